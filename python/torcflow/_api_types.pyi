@@ -116,6 +116,7 @@ class AttemptPacket(TypedDict):
     env: NotRequired[dict[str, str]]
     id: AttemptId
     invocation_script: NotRequired[str | None]
+    is_limited_by_runtime: NotRequired[bool]
     job_id: JobId
     job_name: str
     lists: NotRequired[list[list[str]]]
@@ -370,7 +371,7 @@ class Diagnosis(TypedDict):
     proof: list[Proof]
     rule: NotRequired[str | None]
     summary: str
-EndDetail = Literal['recovery_script', 'told_to_stop', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime']
+EndDetail = Literal['recovery_script', 'told_to_stop', 'job_timeout', 'enforced_runtime', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime']
 EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
 class ErrorBody(TypedDict):
     error: ErrorInfo

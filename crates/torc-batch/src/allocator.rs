@@ -2,12 +2,13 @@
 
 use crate::{BatchSystem, Known, Look, Submission, Submitted};
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use torc_client::{Client, Error, Query};
 use torc_model::ids::WorkflowId;
-use torc_model::slurm::script::walltime_seconds;
+use torc_model::slurm::script::{memory_bytes, walltime_seconds};
 use torc_model::slurm::wire::{
     AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder,
     SubmissionOutcome, SubmissionReport,
@@ -48,6 +49,9 @@ pub struct Sent {
     pub count: i64,
     /// What came of it.
     pub outcome: SubmissionOutcome,
+    /// The batch system it was sent to.
+    #[serde(skip)]
+    pub system: &'static str,
 }
 
 /// What a look at Slurm brought.
@@ -66,7 +70,7 @@ pub struct Synced {
 impl<B: BatchSystem> Allocator<B> {
     /// For this process.
     pub fn new(client: Client, system: B, output_dir: Option<PathBuf>) -> std::io::Result<Self> {
-        let program = std::env::current_exe()?;
+        let program = own_program()?;
         let submitter = format!("{}:{}:{}", hostname(), std::process::id(), now_ms());
         Ok(Self { client, system, program, output_dir, submitter })
     }
@@ -93,6 +97,7 @@ impl<B: BatchSystem> Allocator<B> {
                 name: order.name,
                 count: order.count,
                 outcome,
+                system: self.system.name(),
             });
         }
         Ok(sent)
@@ -171,6 +176,9 @@ impl<B: BatchSystem> Allocator<B> {
         add("work-dir", work_dir.display().to_string());
         add("output-dir", output.display().to_string());
         add("wait-for-server-minutes", order.wait_for_server_minutes.to_string());
+        if let Some(bytes) = order.scheduler.mem.as_deref().and_then(memory_bytes) {
+            add("memory-bytes", bytes.to_string());
+        }
         if let Some(jobs) = order.max_parallel_jobs {
             add("max-parallel-jobs", jobs.to_string());
         }
@@ -345,6 +353,22 @@ fn known(row: &AllocationView) -> Known {
     }
 }
 
+/// The file of this program. Linux marks one that was replaced while it ran; the file that stands
+/// in its place is what new allocations start.
+pub fn own_program() -> std::io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(undeleted(program))
+}
+
+fn undeleted(program: PathBuf) -> PathBuf {
+    let text = program.as_os_str().as_encoded_bytes();
+    match text.strip_suffix(b" (deleted)") {
+        // A file may have such a name of its own.
+        Some(path) if !program.exists() => PathBuf::from(std::ffi::OsStr::from_bytes(path)),
+        _ => program,
+    }
+}
+
 fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -379,6 +403,17 @@ pub fn local_ms(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_is_found_where_it_was() {
+        let replaced = PathBuf::from("/nowhere/bin/torc (deleted)");
+        assert_eq!(undeleted(replaced), PathBuf::from("/nowhere/bin/torc"));
+        assert_eq!(undeleted("/nowhere/torc".into()), PathBuf::from("/nowhere/torc"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let odd = dir.path().join("torc (deleted)");
+        std::fs::write(&odd, "").expect("written");
+        assert_eq!(undeleted(odd.clone()), odd, "its own name");
+    }
 
     #[test]
     fn times_that_slurm_prints_are_of_this_machines_zone() {

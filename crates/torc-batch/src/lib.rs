@@ -9,19 +9,23 @@
 //! ```text
 //!   server ──orders──▶ Allocator ──script, submit, look, cancel──▶ BatchSystem
 //!          ◀─reports──           ◀────────ids, looks─────────────      │
-//!                                                       slurm/ · memory (for tests) · ...
+//!                                                       slurm/ · gridengine/ · pbs/ · memory (for tests)
 //! ```
 //!
 //! A further batch system is one folder beside `slurm/` with an implementation of the trait.
 
 mod allocator;
+pub mod gridengine;
 pub mod memory;
+pub mod pbs;
 mod program;
 mod service;
 pub mod slurm;
+mod system;
 
-pub use allocator::{Allocator, Sent, Synced, local_ms};
+pub use allocator::{Allocator, Sent, Synced, local_ms, own_program};
 pub use service::serve;
+pub use system::{System, VARIABLE as SYSTEM_VARIABLE};
 
 use std::path::Path;
 pub use torc_model::slurm::script::Submission;

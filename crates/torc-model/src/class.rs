@@ -44,6 +44,12 @@ impl Class {
     pub fn time_limit(&self) -> Option<u64> {
         time_limit(self.timeout, self.runtime, self.enforces_runtime)
     }
+
+    /// That limit is the `runtime`, not the `timeout`.
+    pub fn is_limited_by_runtime(&self) -> bool {
+        let limit = self.time_limit();
+        limit.is_some() && limit != self.timeout
+    }
 }
 
 /// The limit that ends an attempt: `timeout`, and `runtime` only where it is enforced.

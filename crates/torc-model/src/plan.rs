@@ -255,6 +255,27 @@ pub struct Execution {
     pub shell: Shell,
     /// `runtime` ends attempts unless a job says otherwise.
     pub enforce_runtime: bool,
+    /// How jobs are started in a Slurm allocation.
+    #[serde(skip_serializing_if = "ExecutionMode::is_direct")]
+    pub mode: ExecutionMode,
+}
+
+/// How jobs are started in a Slurm allocation; the same everywhere else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionMode {
+    /// By the runner itself.
+    #[default]
+    Direct,
+    /// Each in a step of its own, which Slurm shows and accounts.
+    Slurm,
+}
+
+impl ExecutionMode {
+    /// By the runner itself.
+    pub fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
 }
 
 impl Execution {
@@ -283,6 +304,7 @@ impl Default for Execution {
             oom_exit_code: 137,
             shell: Shell::Default,
             enforce_runtime: false,
+            mode: ExecutionMode::Direct,
         }
     }
 }

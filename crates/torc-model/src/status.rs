@@ -328,6 +328,10 @@ words! {
         RecoveryScript = "recovery_script",
         /// Its runner was told to stop and was not told why.
         ToldToStop = "told_to_stop",
+        /// It took longer than the job's `timeout`.
+        JobTimeout = "job_timeout",
+        /// It took longer than the job's `runtime`, which `enforce_runtime` makes a limit.
+        EnforcedRuntime = "enforced_runtime",
         /// A step returned a code other than 0.
         StepExit = "step_exit",
         /// A signal ended a step.

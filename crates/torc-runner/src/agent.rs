@@ -73,6 +73,9 @@ pub struct Hello {
     pub longest_stop: Option<Duration>,
     /// Slurm's name of the node.
     pub node_name: String,
+    /// For one attempt only; others look after the node.
+    #[serde(default)]
+    pub is_step: bool,
 }
 
 /// What a runner tells an agent.
@@ -146,13 +149,16 @@ pub async fn run() -> Result<(), Error> {
         time_series: time_series(registered, &hello.output_dir, &hello.key)?,
         live: live.clone(),
     });
-    let monitor = watch_node(
-        hello.workflow_id,
-        Some(hello.node_name.clone()),
-        registered,
-        &hello.output_dir,
-        &hello.key,
-    )?;
+    let monitor = match hello.is_step {
+        true => None,
+        false => watch_node(
+            hello.workflow_id,
+            Some(hello.node_name.clone()),
+            registered,
+            &hello.output_dir,
+            &hello.key,
+        )?,
+    };
     let (commands, inbox) = mailbox(COMMAND_KEY).map_err(|e| Error::system("make a mailbox", e))?;
     let engine = Engine::new(&hello, context, inbox, live, monitor)?;
     let (poller, tasks) = (engine.poller.clone(), engine.tasks.clone());

@@ -5,6 +5,7 @@ use crate::agent::{FromAgent, GIVEN_UP_AFTER, Hello, LOST_AFTER, PING, ToAgent};
 use crate::dispatcher::Event;
 use crate::mailbox::Mailbox;
 use crate::procfs::{self, Process};
+use crate::step_agents::StepAgents;
 use crate::steps::Live;
 use crate::sys;
 use rustix::process::Signal;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use torc_model::ids::AttemptId;
 
 /// Nodes that have not answered after this long are left out.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +36,8 @@ pub struct NodeReady {
 #[derive(Default)]
 pub struct Agents {
     senders: Vec<Sender<ToAgent>>,
+    /// Attempts run in steps of their own.
+    pub steps: Option<StepAgents>,
 }
 
 /// What an agent is started with.
@@ -60,7 +64,9 @@ impl Agents {
         let mut problems = Vec::new();
         let mut waiting = 0;
         for (index, name) in start.nodes.iter().enumerate() {
-            match Link::open(start, name) {
+            let mut command = srun(start.program, start.num_cpus, name);
+            command.args(start.program);
+            match Link::open(command, name) {
                 Ok((link, pipe)) => {
                     let answers = answers.clone();
                     let hello = (start.hello)(index + 1, name);
@@ -121,17 +127,37 @@ impl Agents {
         for sender in &self.senders {
             let _ = sender.send(message());
         }
+        if let Some(steps) = &self.steps {
+            steps.tell_all(&message);
+        }
     }
 }
 
+/// An `srun` on a node, without what it runs there.
+pub fn srun(program: &[OsString], num_cpus: i64, name: &str) -> Command {
+    debug_assert!(!program.is_empty(), "there is something to run");
+    let mut command = Command::new("srun");
+    // All of the node's share: jobs are placed by the runner. Steps of jobs overlap with it.
+    command
+        .args(["--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--no-kill"])
+        .args(["--kill-on-bad-exit=0", "--quit-on-interrupt"])
+        .arg(format!("--cpus-per-task={num_cpus}"))
+        .arg(format!("--nodelist={name}"))
+        // srun refuses to choose between memory settings that it finds in the environment.
+        .env_remove("SLURM_MEM_PER_CPU")
+        .env_remove("SLURM_MEM_PER_GPU");
+    command
+}
+
 /// One `srun` with an agent behind it.
-struct Link {
+pub struct Link {
     name: String,
     child: Child,
     input: ChildStdin,
 }
 
-struct Greeted {
+/// An agent that answers.
+pub struct Greeted {
     link: Link,
     output: BufReader<std::process::ChildStdout>,
     num_cpus: i64,
@@ -139,20 +165,9 @@ struct Greeted {
 }
 
 impl Link {
-    fn open(start: &Start<'_>, name: &str) -> io::Result<(Self, std::process::ChildStdout)> {
-        let mut command = Command::new("srun");
-        // All of the node's share: jobs are placed by the runner. Steps of jobs overlap with it.
-        command
-            .args(["--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--no-kill"])
-            .args(["--kill-on-bad-exit=0", "--quit-on-interrupt"])
-            .arg(format!("--cpus-per-task={}", start.num_cpus))
-            .arg(format!("--nodelist={name}"))
-            .args(start.program)
-            // srun refuses to choose between memory settings that it finds in the environment.
-            .env_remove("SLURM_MEM_PER_CPU")
-            .env_remove("SLURM_MEM_PER_GPU")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+    /// Starts it.
+    pub fn open(mut command: Command, name: &str) -> io::Result<(Self, std::process::ChildStdout)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(input), Some(output)) => {
@@ -162,7 +177,12 @@ impl Link {
         }
     }
 
-    fn greet(mut self, output: std::process::ChildStdout, hello: &Hello) -> io::Result<Greeted> {
+    /// Says hello and waits for the answer.
+    pub fn greet(
+        mut self,
+        output: std::process::ChildStdout,
+        hello: &Hello,
+    ) -> io::Result<Greeted> {
         let mut line = serde_json::to_vec(hello)?;
         line.push(b'\n');
         self.input.write_all(&line)?;
@@ -182,6 +202,11 @@ impl Link {
 }
 
 impl Greeted {
+    /// Its input, its process and its output.
+    pub fn into_parts(self) -> (ChildStdin, Child, BufReader<std::process::ChildStdout>) {
+        (self.link.input, self.link.child, self.output)
+    }
+
     /// From here on messages go both ways, by two threads.
     fn serve(
         self,
@@ -200,7 +225,7 @@ impl Greeted {
         thread("to-agent").spawn(move || write(input, &inbox, &seen, srun.as_ref()))?;
         let (events, live) = (events.clone(), live.clone());
         thread("of-agent").spawn(move || {
-            let (why, said_bye) = read(output, child, &heard, &events, &live);
+            let (why, said_bye) = read(output, child, &heard, &events, &live, &|_| {});
             let silent =
                 Duration::from_millis(now_ms().saturating_sub(heard.load(Ordering::Relaxed)));
             // That `srun` or Slurm has given a node up does not prove that its processes are dead.
@@ -214,12 +239,13 @@ impl Greeted {
     }
 }
 
-fn now_ms() -> u64 {
+/// Now, by a clock that goes on while the machine sleeps.
+pub fn now_ms() -> u64 {
     u64::try_from(sys::boottime().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until the runner drops its side, which ends the agent's input, or the agent cannot be reached.
-fn write(
+pub fn write(
     mut input: ChildStdin,
     inbox: &Receiver<ToAgent>,
     heard: &AtomicU64,
@@ -252,12 +278,13 @@ fn write(
 }
 
 /// Until the agent's output ends. Says why, and whether the agent ended its attempts before.
-fn read(
+pub fn read(
     output: BufReader<std::process::ChildStdout>,
     mut child: Child,
     heard: &AtomicU64,
     events: &Mailbox<Event>,
     live: &Live,
+    on_end: &dyn Fn(AttemptId),
 ) -> (String, bool) {
     let mut said_bye = false;
     for line in output.lines() {
@@ -266,8 +293,10 @@ fn read(
         match serde_json::from_str(&line) {
             Ok(FromAgent::Started(report)) => events.send(Event::Started(report)),
             Ok(FromAgent::Ended(report)) => {
-                live.end(report.attempt.id);
+                let attempt = report.attempt.id;
+                live.end(attempt);
                 events.send(Event::Ended(report));
+                on_end(attempt);
             }
             Ok(FromAgent::Steps(all)) => {
                 for steps in all {

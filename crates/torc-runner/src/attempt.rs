@@ -415,6 +415,13 @@ impl Finish {
         };
         let rules = Rules::of(context, &packet);
         let mut verdict = judge(&exit, &rules, &lacking);
+        // A recovery script has a limit of its own.
+        if stage == Stage::Command && verdict.cause == Some(Cause::Timeout) {
+            verdict.detail = Some(match packet.is_limited_by_runtime {
+                true => EndDetail::EnforcedRuntime,
+                false => EndDetail::JobTimeout,
+            });
+        }
         if !is_short(context, &packet) {
             long::remove(&long_dir(context, &packet));
         }
@@ -496,6 +503,12 @@ pub fn lost_report(attempt: AttemptRef, node: &str, why: &str, at_ms: i64) -> Co
         evidence: vec![evidence(EvidenceSource::Journal, format!("node {node}: {why}"))],
         ..unseen_report(attempt, Cause::NodeFail, format!("its node {node} was lost"), at_ms)
     }
+}
+
+/// The report about an attempt whose step did not come up.
+pub fn step_failed_report(attempt: AttemptRef, why: &str, at_ms: i64) -> CompletionReport {
+    let error = format!("Slurm did not start a step for it: {why}");
+    CompletionReport { return_code: 127, ..unseen_report(attempt, Cause::SpawnError, error, at_ms) }
 }
 
 /// The report about an attempt of which nothing was measured.

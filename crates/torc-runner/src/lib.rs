@@ -50,6 +50,7 @@ mod process;
 mod resources;
 mod runner;
 mod spool;
+mod step_agents;
 mod steps;
 mod supervisor;
 mod sys;
@@ -60,7 +61,7 @@ mod token_files;
 pub(crate) use torc_fence::procfs;
 
 pub use agent::run as run_agent;
-pub use allocation::{Inside, run as run_inside};
+pub use allocation::{Inside, is_in_grid_engine, run as run_inside};
 pub use attempt::log_path;
 pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
 pub use error::Error;

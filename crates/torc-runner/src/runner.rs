@@ -20,6 +20,7 @@ use crate::pool::{self, Bounds, EventHandler};
 use crate::process::Setup;
 use crate::resources::Node;
 use crate::spool::{self, Spool};
+use crate::step_agents::{Shared, StepAgents};
 use crate::steps::Live;
 use crate::supervisor::{Done, Rules, StopReason, Supervisor};
 use crate::sys;
@@ -27,14 +28,14 @@ use crate::tasks::Tasks;
 use crate::token_files::TokenFiles;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
 use torc_model::ids::WorkflowId;
-use torc_model::plan::Execution;
+use torc_model::plan::{Execution, ExecutionMode};
 use torc_model::slurm::logs::{LastWord, why_ended};
 use torc_model::status::RunnerKind;
 use torc_model::words;
@@ -281,9 +282,6 @@ async fn start_agents(
     events: &Mailbox<Event>,
     tell: &Teller,
 ) -> Result<(Agents, Vec<Node>), Error> {
-    if config.other_nodes.is_empty() {
-        return Ok((Agents::default(), Vec::new()));
-    }
     let hello = Hello {
         registered: registered.clone(),
         workflow_id: config.workflow_id,
@@ -296,10 +294,17 @@ async fn start_agents(
         time_left: config.time_left,
         longest_stop: config.longest_stop,
         node_name: String::new(),
+        is_step: false,
     };
+    let template = Hello { key: context.key.clone(), ..hello.clone() };
+    if config.other_nodes.is_empty() {
+        let mut agents = Agents::default();
+        agents.steps = steps(config, &[], template, events, context);
+        return Ok((agents, Vec::new()));
+    }
     let (names, program) = (config.other_nodes.clone(), config.agent.clone());
     let (num_cpus, key) = (config.capacity.num_cpus, context.key.clone());
-    let (events, live) = (events.clone(), context.live.clone());
+    let (sender, live) = (events.clone(), context.live.clone());
     let started = tokio::task::spawn_blocking(move || {
         let hello = |node: usize, name: &str| Hello {
             key: format!("{key}+{node}"),
@@ -312,17 +317,18 @@ async fn start_agents(
             nodes: &names,
             num_cpus,
             hello: &hello,
-            events: &events,
+            events: &sender,
             live: &live,
         })
     });
-    let (agents, ready, problems) = started.await.map_err(|_| Error::Broken)?;
+    let (mut agents, ready, problems) = started.await.map_err(|_| Error::Broken)?;
     for problem in problems {
         let message = format!("a node is not used: {problem}");
         tell.tell(|| RunnerEvent::Warning { message });
     }
     if ready.is_empty() {
         config.capacity.spreads = false;
+        agents.steps = steps(config, &[], template, events, context);
         return Ok((agents, Vec::new()));
     }
     let capacity = &mut config.capacity;
@@ -346,7 +352,35 @@ async fn start_agents(
     capacity.num_gpus = nodes.iter().map(gpus).min().unwrap_or(capacity.num_gpus);
     capacity.num_nodes = i64::try_from(nodes.len()).unwrap_or(1);
     capacity.spreads = true;
+    agents.steps = steps(config, &nodes, template, events, context);
     Ok((agents, nodes))
+}
+
+/// Where the workflow wants its jobs in steps of their own, and Slurm can start them.
+fn steps(
+    config: &Config,
+    nodes: &[Node],
+    hello: Hello,
+    events: &Mailbox<Event>,
+    context: &Context,
+) -> Option<StepAgents> {
+    if context.execution.mode != ExecutionMode::Slurm || config.agent.is_empty() {
+        return None;
+    }
+    let own = config.scheduler.as_ref().and_then(|scheduler| scheduler.node_name.clone());
+    let names = match nodes {
+        [] => vec![own?],
+        nodes => nodes.iter().map(|node| node.name.clone()).collect(),
+    };
+    Some(StepAgents::new(Shared {
+        program: config.agent.clone(),
+        num_cpus: config.capacity.num_cpus,
+        nodes: names,
+        hello,
+        events: events.clone(),
+        live: context.live.clone(),
+        open: Mutex::default(),
+    }))
 }
 
 /// Looks at this machine as a whole, if the workflow asks for that.
@@ -628,6 +662,14 @@ impl Engine {
                 self.tasks.push(move || exchange.send(&request));
             }
             Effect::Listen(request) => self.lanes.listen(request),
+            // A job on several nodes starts steps of its own.
+            Effect::Start(packet, gpus, node)
+                if packet.num_nodes <= 1 && self.agents.steps.is_some() =>
+            {
+                if let Some(steps) = &self.agents.steps {
+                    steps.start(packet, gpus, node);
+                }
+            }
             Effect::Start(packet, gpus, 0) => self.executor.start(*packet, gpus, now, facts),
             Effect::Start(packet, gpus, node) => {
                 self.agents.tell(node, ToAgent::Start(packet, gpus))

@@ -806,7 +806,7 @@ static EXECUTION: Object = Object {
         field(
             "mode",
             Shape::Word(|| vec!["direct", "slurm", "auto"]),
-            "How jobs are started; always directly.",
+            "How jobs are started in a Slurm allocation: `direct` by the worker, which `auto` chooses as well, or `slurm` in a step of their own each, which Slurm shows and accounts; `direct` unless set.",
         ),
         field(
             "limit_resources",

@@ -250,6 +250,9 @@ pub struct AttemptPacket {
     /// Seconds it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_seconds: Option<i64>,
+    /// Those are its `runtime`, which is enforced; its `timeout` otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_limited_by_runtime: bool,
     /// Where its output goes; the workflow's setting unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

@@ -439,7 +439,17 @@ fn timeout(facts: &Facts<'_>, excerpts: &[Excerpt]) -> Diagnosis {
     let own = facts.error.filter(|_| facts.detail == Some(EndDetail::StepTimeout));
     let summary = match (own, facts.time_limit_seconds) {
         (Some(error), _) => shortened(error),
-        (None, Some(limit)) => format!("it ran longer than its limit of {limit} s{ran}"),
+        (None, Some(limit)) => match facts.detail {
+            Some(EndDetail::JobTimeout) => {
+                format!("it ran longer than its `timeout` of {limit} s{ran}")
+            }
+            Some(EndDetail::EnforcedRuntime) => {
+                format!(
+                    "it ran longer than its `runtime` of {limit} s, which `enforce_runtime` makes a limit{ran}"
+                )
+            }
+            _ => format!("it ran longer than its limit of {limit} s{ran}"),
+        },
         // A `timeout` beside the `runtime`: its runner's words name it.
         (None, None) => match facts.error {
             Some(error) => format!("it {}{ran}", shortened(error)),

@@ -27,6 +27,7 @@ fn packet() -> AttemptPacket {
         num_nodes: 1,
         memory_bytes: Some(1000),
         time_limit_seconds: Some(60),
+        is_limited_by_runtime: false,
         stdio: None,
         output_files: Vec::new(),
         lists: Vec::new(),

@@ -38,6 +38,7 @@ impl Test {
             num_nodes: 1,
             memory_bytes: None,
             time_limit_seconds: self.limit,
+            is_limited_by_runtime: false,
             stdio: None,
             output_files: Vec::new(),
             lists: Vec::new(),

@@ -541,6 +541,7 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
             num_nodes: i64::from(class.nodes),
             memory_bytes: signed(class.memory),
             time_limit_seconds: signed(class.time_limit()),
+            is_limited_by_runtime: class.is_limited_by_runtime(),
             stdio: extra.stdio,
             output_files: Vec::new(),
             lists: extra.lists,

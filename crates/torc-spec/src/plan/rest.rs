@@ -8,8 +8,8 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
-    Action, ActionKind, AutoRecover, DynamicJobs, Execution, FailureHandler, Job, Plan,
-    Requirements, ResourceMonitor, Settings, SlurmScheduler,
+    Action, ActionKind, AutoRecover, DynamicJobs, Execution, ExecutionMode, FailureHandler, Job,
+    Plan, Requirements, ResourceMonitor, Settings, SlurmScheduler,
 };
 use torc_model::status::DispatchOrder;
 
@@ -75,11 +75,6 @@ impl Planner<'_> {
             }
             found
         });
-        if let Some(mode @ ("slurm" | "auto")) = document.execution_config.mode.as_deref() {
-            let message =
-                format!("execution mode `{mode}` has no effect: runners start jobs directly");
-            self.report(&At::top("execution_config").key("mode"), "", Diagnostic::warning(message));
-        }
         for (option, value) in &document.slurm_defaults {
             let scalar = match value {
                 serde_json::Value::String(text) => !text.contains(char::is_control),
@@ -356,6 +351,11 @@ fn execution(document: &Document) -> Execution {
         oom_exit_code: spec.oom_exit_code.unwrap_or(default.oom_exit_code),
         shell: document.shell.unwrap_or(default.shell),
         enforce_runtime: document.enforce_runtime,
+        mode: match spec.mode.as_deref() {
+            Some("slurm") => ExecutionMode::Slurm,
+            // `auto` chooses the way that costs least.
+            _ => ExecutionMode::Direct,
+        },
     }
 }
 

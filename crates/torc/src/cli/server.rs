@@ -10,7 +10,7 @@ use crate::output::{Field, Table, escape, human};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use torc_batch::slurm::Slurm;
+use torc_batch::System;
 use torc_client::discovery;
 use torc_model::api::{AuditView, Page, PruneRequest};
 use torc_server::{Options, Server, StartError, TlsFiles, doctor};
@@ -267,10 +267,12 @@ impl Run {
                 torc_client::Client::with_ca(server.url(), server.token(), server.tls_ca())?;
             let allocations = server.allocations();
             let mut slurm = std::pin::pin!(async {
-                if Slurm::is_here() {
-                    torc_batch::serve(client, Slurm::new(), allocations).await;
+                match System::here() {
+                    Ok(Some(system)) => torc_batch::serve(client, system, allocations).await,
+                    Ok(None) => {}
+                    Err(why) => context.output.warn(why),
                 }
-                // Without Slurm there is nothing to do, which is no reason to stop.
+                // Without a batch system there is nothing to do, which is no reason to stop.
                 std::future::pending::<()>().await;
             });
             tokio::select! {

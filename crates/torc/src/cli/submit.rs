@@ -14,8 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use torc_batch::slurm::Slurm;
-use torc_batch::{Allocator, Sent};
+use torc_batch::{Allocator, BatchSystem as _, Sent};
 use torc_client::Client;
 use torc_model::event::EventKind;
 use torc_model::plan::{ActionKind, Plan};
@@ -79,7 +78,7 @@ impl Args {
         } else if self.dry_run {
             return Err(Error::usage("`--dry-run` needs a spec file"));
         }
-        slurm::require_slurm()?;
+        let system = slurm::system()?;
         block_on(async {
             let (client, server) = self.server(context).await?;
             let workflow = match &checked {
@@ -98,7 +97,8 @@ impl Args {
             };
             recover::switch_on(&client, workflow.id, self.auto_recover).await?;
             await_actions(&client, workflow.id).await?;
-            let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
+            let system_name = system.name();
+            let allocator = Allocator::new(client.clone(), system, self.output_dir.clone())
                 .map_err(Error::io("find", "the program"))?;
             let sent = send_waiting(&allocator, workflow.id).await?;
             let query = torc_client::Query::new().add("workflow_id", workflow.id);
@@ -108,7 +108,7 @@ impl Args {
                 let mut text = slurm::describe_sent(&sent);
                 // The server may have been faster.
                 for (name, id) in sent_by_others(&sent, &allocations) {
-                    text += &format!("submitted {name} as Slurm job {id}\n");
+                    text += &format!("submitted {name} as {system_name} job {id}\n");
                 }
                 let count = human::count(
                     i64::try_from(allocations.len()).unwrap_or(i64::MAX),

@@ -111,12 +111,8 @@ const COMMANDS: &[(&str, Here)] = &[
         "self update",
         Told("install a newer program over this one; databases tell if they are too old"),
     ),
-    (
-        "slurm plan-allocations",
-        Told("`torc slurm generate SPEC --dry-run` shows what would be asked for"),
-    ),
+    ("slurm plan-allocations", Words("slurm plan")),
     ("slurm stats", Words("slurm sacct")),
-    ("slurm usage", Words("slurm sacct")),
     (
         "slurm create",
         Told(
@@ -257,11 +253,6 @@ const OPTIONS: &[(&str, &str, Here)] = &[
     ),
     ("jobs update", "--label", Told("change the label in the spec and call `torc run SPEC`")),
     (
-        "recover",
-        "--partition",
-        Told("`torc slurm regenerate WORKFLOW --partition NAME --submit` asks for other nodes"),
-    ),
-    (
         "results list",
         "--include-logs",
         Told("`torc logs JOB` prints what a job wrote, `--path` where"),
@@ -274,20 +265,12 @@ const OPTIONS: &[(&str, &str, Here)] = &[
     ),
     ("results list", "--run-id", Told("`--all-runs` has a column with the run")),
     ("run", "--end-time", Told("`--time-limit TIME` says how long from now")),
-    (
-        "slurm generate",
-        "--group-by",
-        Told(
-            "one scheduler is made for each kind of requirements; `--single-allocation` takes one for all",
-        ),
-    ),
     ("slurm generate", "--walltime-strategy", Told("`--max-walltime` or `--walltime-multiplier`")),
     (
         "slurm parse-logs",
         "--workflow-id",
         Told("`torc slurm parse-logs DIR` reads all in the directory"),
     ),
-    ("slurm regenerate", "--walltime", Told("`--max-walltime` or `--walltime-multiplier`")),
     ("slurm sacct", "--save-json", Told("`torc slurm sacct WORKFLOW -f json > FILE`")),
     (
         "slurm schedule-nodes",
@@ -313,16 +296,6 @@ const OPTIONS: &[(&str, &str, Here)] = &[
     ),
     ("submit", "-i", Nothing),
     ("submit", "-p", NothingWithValue),
-    (
-        "watch",
-        "--partition",
-        Told("`torc slurm regenerate WORKFLOW --partition NAME --submit` asks for other nodes"),
-    ),
-    (
-        "watch",
-        "--walltime",
-        Told("`torc slurm regenerate WORKFLOW --max-walltime --submit` asks for longer ones"),
-    ),
     (
         "workflows export",
         "--include-results",

@@ -80,6 +80,8 @@ jobs:
     steps:
       - {shell: "exit 3", on_failure: {strategy: custom, commands: ["echo Recovered > $OUTCOME_FILE"]}}
   - {name: late, command: sleep 60, timeout: 1s}
+  - {name: slow, command: sleep 60, enforce_runtime: true, resource_requirements: short}
+resource_requirements: [{name: short, num_cpus: 1, runtime: 1s}]
 "#;
     let test = Test::new().spec(spec);
     test.run().expect(1);
@@ -105,9 +107,14 @@ jobs:
         );
     }
     assert!(
-        why("late").contains("it ran longer than its limit of 1 s: ended after"),
+        why("late").contains("it ran longer than its `timeout` of 1 s: ended after"),
         "{}",
         why("late")
+    );
+    assert!(
+        why("slow").contains("its `runtime` of 1 s, which `enforce_runtime` makes a limit"),
+        "{}",
+        why("slow")
     );
 }
 

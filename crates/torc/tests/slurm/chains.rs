@@ -75,19 +75,22 @@ fn allocations_of_a_chain_run_one_at_a_time_and_later_ones_join() {
 #[test]
 fn a_regenerate_joins_the_chain_of_what_it_replaces() {
     let Some(cluster) = cluster() else { return };
-    let job = "  - {name: 'j{i}', scheduler: s, resource_requirements: small, parameters: {i: '1:3'}, \
+    let job = "  - {name: 'j{i}', scheduler: s, resource_requirements: small, parameters: {i: '1:4'}, \
                command: 'until [ -e go ]; do sleep 0.2; done; echo $TORC_JOB_NAME >> witness'}";
-    cluster.submit(&spec(true, job, 1));
+    // Each job takes a whole node, and two nodes are free: only the chain keeps the second one back.
+    // Three jobs that wait need two allocations, two rounds each; one is there.
+    let text = spec(true, job, 1).replace("num_cpus: 1", "num_cpus: 4");
+    cluster.submit(&text.replace("ntasks_per_node: 1", "ntasks_per_node: 4"));
     cluster.wait_for_running(1);
-    cluster.regenerate(&["--max-allocations", "1"]);
+    cluster.regenerate(&[]);
     cluster.wait("the second allocation", 30, || in_state(&cluster, "PD,R").len() == 2);
     assert_eq!(in_state(&cluster, "R").len(), 1, "one at a time");
     let names = cluster.slurm("squeue", &["-h", "-o", "%j"]);
     let names: std::collections::BTreeSet<&str> = names.lines().collect();
     assert_eq!(names.len(), 1, "{names:?}");
     std::fs::write(cluster.dir.path().join("go"), "").expect("written");
-    cluster.wait_for_success(3, 120);
-    cluster.assert_witnessed_once(3);
+    cluster.wait_for_success(4, 120);
+    cluster.assert_witnessed_once(4);
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! `scripts/slurm-lab start` makes the cluster. Each job writes a line of its own at its end: the
 //! witness. However often attempts were lost, in the end there is one line per job.
 
+mod cases;
 mod chains;
 mod checkpoint;
 mod cluster;
 mod everyday;
 mod many_nodes;
+mod places;
 mod recovery;
+mod steps;
 mod unanswered;
 mod unneeded;
 

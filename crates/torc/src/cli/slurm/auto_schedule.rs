@@ -7,8 +7,8 @@ use super::schedule_nodes::{describe, send_waiting};
 use crate::error::{Error, Result};
 use crate::output::human;
 use std::path::PathBuf;
-use torc_batch::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
-use torc_batch::{Allocator, Sent};
+use torc_batch::slurm::{pending_jobs, plan_regeneration};
+use torc_batch::{Allocator, BatchSystem as _, Sent, System};
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, SlurmSchedulerView, WorkflowView};
 use torc_model::recovery::NodeShape;
@@ -59,19 +59,22 @@ impl AutoSchedule {
     /// Looks at Slurm, and asks for nodes if that is due. Answers with what a person should read.
     pub async fn tick(&mut self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
-        let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
+        let allocator = Allocator::new(client.clone(), super::system()?, self.output_dir.clone())
             .map_err(Error::io("find", "the program"))?;
+        let system = allocator.system.name();
         allocator.submit_waiting(Some(workflow.id)).await?;
         let synced = allocator.sync(Some(workflow.id), false, false).await?;
         let unneeded = allocator.take_back(Some(workflow.id)).await?;
         if !unneeded.is_empty() {
             lines.push(format!(
-                "taken back from Slurm, because nothing needs it any more: {}",
+                "taken back from {system}, because nothing needs it any more: {}",
                 unneeded.join(", ")
             ));
         }
         match synced.unreachable {
-            Some(why) => lines.push(format!("Slurm does not answer: {why}; nothing was concluded")),
+            Some(why) => {
+                lines.push(format!("{system} does not answer: {why}; nothing was concluded"))
+            }
             None => lines.extend(synced.seen.details),
         }
         let query = Query::new().add("workflow_id", workflow.id).add("status", "ready");
@@ -110,7 +113,7 @@ impl AutoSchedule {
         if let Some((done, sent)) = done {
             if done.allocations_created > 0 {
                 lines.push(format!(
-                    "{} ready: asked Slurm for {}",
+                    "{} ready: asked {system} for {}",
                     if ready.len() == 1 {
                         "1 job is".into()
                     } else {
@@ -164,12 +167,15 @@ pub async fn open_allocations(client: &Client, workflow: &WorkflowView) -> Resul
 /// The kinds of nodes of this cluster, so that recovery gives no job more than a node has; or why
 /// they are not known.
 pub async fn node_shapes() -> std::result::Result<Vec<NodeShape>, String> {
-    detect_profile(&Slurm::new()).await.map(|profile| profile.shapes())
+    match System::here()? {
+        Some(system) => system.profile().await.map(|profile| profile.shapes()),
+        None => Err("there is no batch system here".into()),
+    }
 }
 
 /// The workflow was meant for Slurm, and Slurm can be asked from here.
 pub async fn is_for_slurm(client: &Client, workflow: &WorkflowView) -> Result<bool> {
-    if !Slurm::is_here() {
+    if System::here().map_err(Error::usage)?.is_none() {
         return Ok(false);
     }
     let query = Query::new().add("workflow_id", workflow.id);
@@ -193,15 +199,15 @@ pub async fn reschedule(
         None => account_of(client, workflow).await?,
     };
     let hint = "name a profile of this cluster, see `torc hpc`";
-    let profile =
-        detect_profile(&Slurm::new()).await.map_err(|message| Error::usage_hint(message, hint))?;
+    let system = super::system()?;
+    let profile = system.profile().await.map_err(|message| Error::usage_hint(message, hint))?;
     let options = nodes.options(account);
     let known =
         client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
     let regeneration =
         plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
     let done = client.regenerate(workflow.id, &regeneration.request(true)).await?;
-    let allocator = Allocator::new(client.clone(), Slurm::new(), output_dir)
+    let allocator = Allocator::new(client.clone(), system, output_dir)
         .map_err(Error::io("find", "the program"))?;
     let sent = send_waiting(&allocator, workflow.id).await?;
     Ok(Some((done, sent)))

@@ -30,6 +30,7 @@ use super::Context;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use clap::Subcommand;
+use torc_batch::System;
 
 /// Ask a Slurm cluster for nodes, look at them, and recover them
 #[derive(clap::Args, Debug)]
@@ -78,6 +79,16 @@ impl Args {
             Command::RunAgent(args) => args.execute(),
         }
     }
+}
+
+/// The batch system of this machine; there has to be one.
+pub fn system() -> Result<System> {
+    System::here().map_err(Error::usage)?.ok_or_else(|| {
+        Error::usage_hint(
+            "`sbatch` and `squeue` are not on the PATH, nor the programs of Grid Engine or PBS",
+            "call this on a login node of the cluster",
+        )
+    })
 }
 
 /// Slurm's programs are needed here.

@@ -5,7 +5,7 @@ use crate::output::{Field, Table, human};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
-use torc_batch::slurm::{Slurm, detect_profile, find_profile};
+use torc_batch::slurm::find_profile;
 use torc_model::plan::{ActionKind, Plan, Requirements};
 use torc_model::slurm::groups::{self, GroupBy, Options, PendingJob, Planned};
 use torc_model::slurm::profile::Profile;
@@ -103,7 +103,7 @@ impl PlanOptions {
     pub async fn profile(&self) -> Result<Profile> {
         let found = match &self.profile {
             Some(name) => find_profile(name),
-            None => detect_profile(&Slurm::new()).await,
+            None => super::system()?.profile().await,
         };
         found.map_err(|message| {
             Error::usage_hint(

@@ -4,7 +4,7 @@ use super::is_for_slurm;
 use super::plan::{PlanView, unplannable};
 use super::regenerate::account_of;
 use crate::error::{Error, Result};
-use torc_batch::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
+use torc_batch::slurm::{pending_jobs, plan_regeneration};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::slurm::groups::Options;
@@ -20,7 +20,7 @@ pub async fn propose(client: &Client, workflow: &WorkflowView) -> Result<Option<
         return Ok(None);
     }
     let account = account_of(client, workflow).await?;
-    let profile = detect_profile(&Slurm::new()).await.map_err(|message| {
+    let profile = super::system()?.profile().await.map_err(|message| {
         Error::usage_hint(message, "name a profile of this cluster, see `torc hpc`")
     })?;
     let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::output::human;
 use serde_json::json;
 use std::path::PathBuf;
-use torc_batch::slurm::{Slurm, pending_jobs, plan_regeneration};
+use torc_batch::slurm::{pending_jobs, plan_regeneration};
 use torc_batch::{Allocator, Sent};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
@@ -81,7 +81,7 @@ impl Args {
                 return Ok(Exit::Success);
             }
             if self.submit {
-                super::require_slurm()?;
+                super::system()?;
             }
             let done = client.regenerate(workflow.id, &regeneration.request(self.submit)).await?;
             let sent = if self.submit { send(client, &workflow, self.output_dir.clone()).await? } else { Vec::new() };
@@ -102,7 +102,7 @@ async fn send(
     workflow: &WorkflowView,
     output_dir: Option<PathBuf>,
 ) -> Result<Vec<Sent>> {
-    let allocator = Allocator::new(client.clone(), Slurm::new(), output_dir)
+    let allocator = Allocator::new(client.clone(), super::system()?, output_dir)
         .map_err(Error::io("find", "the program"))?;
     send_waiting(&allocator, workflow.id).await
 }

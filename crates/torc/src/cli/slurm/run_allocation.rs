@@ -9,6 +9,7 @@ use crate::output::escape;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use torc_model::ids::WorkflowId;
 use torc_runner::{Inside, run_inside};
@@ -45,6 +46,10 @@ pub struct Args {
     #[arg(long)]
     max_parallel_jobs: Option<i64>,
 
+    /// Memory that was asked for, where the batch system does not tell
+    #[arg(long)]
+    memory_bytes: Option<i64>,
+
     /// How long to wait for a server that does not answer at the beginning
     #[arg(long, default_value_t = 20)]
     wait_for_server_minutes: u64,
@@ -55,6 +60,14 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         block_on(async {
             let mut interrupts = Interrupts::listen()?;
+            // With `-notify` Grid Engine announces SIGKILL by this one; in Slurm it means something else.
+            let mut warning = match torc_runner::is_in_grid_engine() {
+                true => Some(
+                    signal(SignalKind::user_defined2())
+                        .map_err(Error::io("listen for", "signals"))?,
+                ),
+                false => None,
+            };
             let session = Session::open(&context.locator, Access::Existing).await?;
             let (events, mut inbox) = mpsc::unbounded_channel();
             let (stop, shutdown) = watch::channel(Shutdown::Run);
@@ -71,6 +84,7 @@ impl Args {
                 work_dir,
                 output_dir: self.output_dir,
                 max_parallel_jobs: self.max_parallel_jobs,
+                memory_bytes: self.memory_bytes,
                 agent: agent()?,
                 patience: Duration::from_secs(60 * self.wait_for_server_minutes),
             };
@@ -80,8 +94,16 @@ impl Args {
                 tokio::select! {
                     ended = &mut running => break ended,
                     event = inbox.recv() => if let Some(event) = event { tell(context, &event) },
+                    () = notified(&mut warning) => {
+                        context.output.talk("Grid Engine is about to end this allocation; stopping the jobs");
+                        stop.send_if_modified(|level| {
+                            let is_new = *level == Shutdown::Run;
+                            *level = (*level).max(Shutdown::Stop);
+                            is_new
+                        });
+                    }
                     () = interrupts.next() => {
-                        context.output.talk("Slurm wants this allocation to end; stopping the jobs");
+                        context.output.talk("the batch system wants this allocation to end; stopping the jobs");
                         // The first one asks, further ones insist.
                         stop.send_modify(|level| *level = if *level == Shutdown::Run { Shutdown::Stop } else { Shutdown::Kill });
                     }
@@ -101,9 +123,19 @@ impl Args {
     }
 }
 
+/// Waits for the next warning; for ever where there are none.
+async fn notified(warning: &mut Option<Signal>) {
+    match warning {
+        Some(warning) => {
+            warning.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
 /// What runs on the other nodes of the allocation.
 fn agent() -> Result<Vec<OsString>> {
-    let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
+    let program = torc_batch::own_program().map_err(Error::io("find", "this program"))?;
     Ok(vec![program.into(), "slurm".into(), "run-agent".into()])
 }
 

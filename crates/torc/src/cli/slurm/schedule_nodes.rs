@@ -9,8 +9,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
-use torc_batch::slurm::Slurm;
-use torc_batch::{Allocator, Sent};
+use torc_batch::{Allocator, Sent, System};
 use torc_client::{Client, EventStream, Query};
 use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
@@ -50,7 +49,7 @@ pub struct Args {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        super::require_slurm()?;
+        let system = super::system()?;
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let query = Query::new().add("workflow_id", workflow.id);
@@ -77,7 +76,7 @@ impl Args {
                     return Err(Error::usage(message));
                 }
             };
-            let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
+            let allocator = Allocator::new(client.clone(), system.clone(), self.output_dir.clone())
                 .map_err(Error::io("find", "the program"))?;
             let request = ScheduleNodes {
                 workflow_id: workflow.id.0,
@@ -98,7 +97,10 @@ impl Args {
 
 /// Sends what waits, and waits for what others are sending: afterwards everything is in Slurm or
 /// said to be unknown.
-pub async fn send_waiting(allocator: &Allocator<Slurm>, workflow: WorkflowId) -> Result<Vec<Sent>> {
+pub async fn send_waiting(
+    allocator: &Allocator<System>,
+    workflow: WorkflowId,
+) -> Result<Vec<Sent>> {
     let mut events = events_from_now(&allocator.client, workflow).await?;
     let deadline = Instant::now() + OTHERS_PATIENCE;
     let mut sent = Vec::new();
@@ -154,10 +156,10 @@ pub fn describe(sent: &[Sent]) -> String {
         let _ = match &one.outcome {
             SubmissionOutcome::Submitted(id) => {
                 let count = human::count(one.count, "allocation");
-                writeln!(text, "submitted {} as Slurm job {id} ({count})", one.name)
+                writeln!(text, "submitted {} as {} job {id} ({count})", one.name, one.system)
             }
             SubmissionOutcome::Refused(why) => {
-                writeln!(text, "Slurm refused {}: {}", one.name, escape::line(why))
+                writeln!(text, "{} refused {}: {}", one.system, one.name, escape::line(why))
             }
             SubmissionOutcome::Unknown(why) => {
                 writeln!(

@@ -4,8 +4,7 @@ use crate::error::{Error, Result};
 use crate::output::escape;
 use serde::Serialize;
 use std::fmt::Write as _;
-use torc_batch::slurm::Slurm;
-use torc_batch::{Allocator, Synced};
+use torc_batch::{Allocator, Synced, System};
 use torc_client::Client;
 use torc_model::api::RecoveryView;
 use torc_model::ids::WorkflowId;
@@ -24,14 +23,14 @@ pub struct SyncView {
 /// Ends what has no living owner. A Slurm that does not answer is "unknown": no job fails for
 /// it.
 pub async fn synchronize(client: &Client, id: WorkflowId, dry_run: bool) -> Result<SyncView> {
-    let slurm = match Slurm::is_here() {
-        true => {
-            let allocator = Allocator::new(client.clone(), Slurm::new(), None)
+    let slurm = match System::here().map_err(Error::usage)? {
+        Some(system) => {
+            let allocator = Allocator::new(client.clone(), system, None)
                 .map_err(Error::io("find", "the program"))?;
             let synced = allocator.sync(Some(id), dry_run, true).await?;
             (synced.looked_at > 0).then_some(synced)
         }
-        false => None,
+        None => None,
     };
     let body = serde_json::json!({ "dry_run": dry_run });
     let recovery: RecoveryView =
@@ -46,7 +45,7 @@ pub fn render(view: &SyncView) -> String {
         if let Some(why) = &slurm.unreachable {
             let _ = writeln!(
                 text,
-                "Slurm does not answer, so nothing was concluded: {}",
+                "the batch system does not answer, so nothing was concluded: {}",
                 escape::line(why)
             );
         }

@@ -212,7 +212,7 @@ fn render(view: &UsageView) -> String {
     let mut text = table.render();
     let total = &view.total;
     let percent = |part: f64| match total.paid_node_hours {
-        paid if paid > 0.0 => format!(" ({:.0} %)", 100.0 * part / paid),
+        paid if paid > 0.0 => format!(" ({:.0}%)", 100.0 * part / paid),
         _ => String::new(),
     };
     let _ = writeln!(
