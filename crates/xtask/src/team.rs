@@ -104,6 +104,7 @@ impl Args {
             Some(torc) => torc.clone(),
             None => crate::build(&crate::root()?, &["--release", "-p", "torc"])?,
         };
+        raise_file_limit()?;
         let arena = Arena::new(torc, None, false)?;
         let server = arena.server()?;
         let outcome = arena.runtime.block_on(self.load(&server))?;
@@ -261,6 +262,14 @@ impl Args {
             "faults": faults,
         }))
     }
+}
+
+/// Every simulated runner has connections of its own, and the server inherits the limit.
+fn raise_file_limit() -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    Ok(())
 }
 
 /// A person: asks for the status of their workflows about once a second, and now and then writes a value and

@@ -151,7 +151,7 @@ fn end(tx: &mut Tx<'_>, id: PoolRunnerId, reason: &str) -> Result<(), Failed> {
     tx.db
         .prepare_cached("UPDATE pool_runner SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
         .execute(params![id.0, tx.now, reason])?;
-    tx.state.pools.remove(id);
+    tx.state.pools.remove(id, tx.uptime);
     Ok(())
 }
 
@@ -258,7 +258,7 @@ pub fn claim_in_turn(
     let now = tx.uptime;
     let mut given = Vec::new();
     account(tx, pool, id, runner);
-    tx.state.pools.keep_promise(pool, id);
+    tx.state.pools.keep_promise(pool, id, now);
     while given.len() < limit {
         let (pools, look) = split(tx.state, now);
         let turn = pools.turn(&look, pool);

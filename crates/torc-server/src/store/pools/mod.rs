@@ -118,6 +118,18 @@ struct Ready {
     since: i64,
 }
 
+/// A grant that was not taken up yet. It counts as a CPU that its owner holds: pool runners that ask
+/// at the same moment must not all be sent to the owner who comes first.
+#[derive(Debug)]
+struct Promise {
+    pool: Pool,
+    owner: Arc<str>,
+    until: i64,
+}
+
+/// What a promise counts in its owner's account.
+const PROMISED_CPUS: f64 = 1.0;
+
 /// What a runner of a pool holds, as its owner's account knows it.
 #[derive(Debug)]
 struct Holding {
@@ -153,8 +165,8 @@ pub struct Pools {
     pub(super) shares: Shares,
     ready: HashMap<WorkflowId, Ready>,
     by_owner: BTreeMap<Arc<str>, BTreeSet<(u64, WorkflowId)>>,
-    /// Grants that were not taken up yet, and until when they count.
-    promises: HashMap<WorkflowId, HashMap<PoolRunnerId, i64>>,
+    /// Grants that were not taken up yet.
+    promises: HashMap<WorkflowId, HashMap<PoolRunnerId, Promise>>,
     holdings: HashMap<RunnerId, Holding>,
     /// Pool runners that are kept for work that needs much room.
     kept: HashMap<WorkflowId, PoolRunnerId>,
@@ -181,12 +193,11 @@ impl Pools {
     }
 
     /// A pool runner is gone.
-    pub fn remove(&mut self, id: PoolRunnerId) {
+    pub fn remove(&mut self, id: PoolRunnerId, now: i64) {
         self.members.remove(&id);
         self.kept.retain(|_, member| *member != id);
-        for promised in self.promises.values_mut() {
-            promised.remove(&id);
-        }
+        let promised: Vec<WorkflowId> = self.promises.keys().copied().collect();
+        promised.into_iter().for_each(|workflow| self.keep_promise(id, workflow, now));
     }
 
     /// A receiver that hears when the pool runner should ask again.
@@ -206,7 +217,7 @@ impl Pools {
         if let Some(member) = self.members.get_mut(&id) {
             member.left_out.insert(workflow, now + UNABLE_MS);
         }
-        self.keep_promise(id, workflow);
+        self.keep_promise(id, workflow, now);
     }
 
     /// The jobs of a workflow could not start on a pool runner although it was their turn.
@@ -217,10 +228,14 @@ impl Pools {
         self.kept.remove(&workflow);
     }
 
-    /// The runner of a workflow has come and asked.
-    pub fn keep_promise(&mut self, id: PoolRunnerId, workflow: WorkflowId) {
-        if let Some(promised) = self.promises.get_mut(&workflow) {
-            promised.remove(&id);
+    /// The runner of a workflow has come and asked, or will not come: the promise counts no more.
+    pub fn keep_promise(&mut self, id: PoolRunnerId, workflow: WorkflowId, now: i64) {
+        let Some(promised) = self.promises.get_mut(&workflow) else { return };
+        if let Some(Promise { pool, owner, .. }) = promised.remove(&id) {
+            self.shares.hold(&pool, &owner, -PROMISED_CPUS, now);
+        }
+        if promised.is_empty() {
+            self.promises.remove(&workflow);
         }
     }
 
@@ -364,7 +379,7 @@ impl Pools {
         now: i64,
     ) -> bool {
         let promised = self.promises.get(&workflow);
-        let live = |until: &&i64| **until > now;
+        let live = |promise: &&Promise| promise.until > now;
         let count = promised.map_or(0, |promised| promised.values().filter(live).count());
         !member.runners.contains_key(&workflow)
             && member.runners.len() < MAX_RUNNERS
@@ -384,20 +399,22 @@ impl Pools {
             return Some(offer);
         }
         let Some(Turn::Now(workflow)) = self.choose(look, id, true) else { return None };
-        self.promises.entry(workflow).or_default().insert(id, look.now + PROMISE_MS);
+        let pool = self.members.get(&id)?.pool.clone();
+        let owner = self.ready.get(&workflow)?.owner.clone();
+        self.shares.hold(&pool, &owner, PROMISED_CPUS, look.now);
+        let promise = Promise { pool, owner, until: look.now + PROMISE_MS };
+        self.promises.entry(workflow).or_default().insert(id, promise);
         Some(workflow)
     }
 
     /// What a pool runner was told to serve, and has not begun in time, it cannot serve.
     fn give_up_promises(&mut self, id: PoolRunnerId, now: i64) {
-        let mut late = Vec::new();
-        for (workflow, promised) in &mut self.promises {
-            if promised.get(&id).is_some_and(|until| *until <= now) {
-                promised.remove(&id);
-                late.push(*workflow);
-            }
-        }
-        self.promises.retain(|_, promised| !promised.is_empty());
+        let is_late = |promised: &HashMap<PoolRunnerId, Promise>| {
+            promised.get(&id).is_some_and(|promise| promise.until <= now)
+        };
+        let late: Vec<WorkflowId> =
+            self.promises.iter().filter(|(_, all)| is_late(all)).map(|(id, _)| *id).collect();
+        late.iter().for_each(|workflow| self.keep_promise(id, *workflow, now));
         let Some(member) = self.members.get_mut(&id) else { return };
         member.left_out.retain(|_, until| *until > now);
         for workflow in late.into_iter().filter(|id| !member.runners.contains_key(id)) {
@@ -436,7 +453,7 @@ impl Pools {
         let known: Vec<WorkflowId> = self.ready.keys().copied().collect();
         let since: HashMap<WorkflowId, i64> =
             self.ready.iter().map(|(id, ready)| (*id, ready.since)).collect();
-        known.into_iter().for_each(|id| self.forget(id));
+        known.into_iter().for_each(|id| self.forget(id, look.now));
         // A registration may have been taken back with its transaction.
         for member in self.members.values_mut() {
             member.runners.retain(|_, runner| look.runners.contains_key(runner));
@@ -455,7 +472,7 @@ impl Pools {
     fn index(&mut self, db: &Connection, look: &Look<'_>, id: WorkflowId) -> rusqlite::Result<()> {
         let has_work = look.workflows.get(&id).is_some_and(Workflow::has_ready);
         if !has_work {
-            self.forget(id);
+            self.forget(id, look.now);
             return Ok(());
         }
         if self.ready.contains_key(&id) {
@@ -468,10 +485,14 @@ impl Pools {
         Ok(())
     }
 
-    fn forget(&mut self, id: WorkflowId) {
+    fn forget(&mut self, id: WorkflowId, now: i64) {
         let Some(ready) = self.ready.remove(&id) else { return };
         self.kept.remove(&id);
-        self.promises.remove(&id);
+        for Promise { pool, owner, .. } in
+            self.promises.remove(&id).into_iter().flat_map(HashMap::into_values)
+        {
+            self.shares.hold(&pool, &owner, -PROMISED_CPUS, now);
+        }
         let Some(set) = self.by_owner.get_mut(&ready.owner) else { return };
         set.remove(&(ready.turn, id));
         if set.is_empty() {

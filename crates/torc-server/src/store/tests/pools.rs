@@ -242,3 +242,19 @@ async fn workflows_with_nothing_to_give_are_not_looked_at() {
     assert_eq!(indexed, 1);
     assert_eq!(world.next(pool, &Audience::All).await, Some(one));
 }
+
+/// Many that come at once are sent to all owners, before the first of them has taken anything.
+#[tokio::test]
+async fn pool_runners_that_come_at_once_are_shared_out_between_owners() {
+    let world = World::new();
+    for owner in ["alice", "bob", "carol", "dave"] {
+        world.workflow(owner, 100, 1, true).await;
+    }
+    let mut given = std::collections::BTreeMap::new();
+    for n in 0..40 {
+        let pool = world.pool(&format!("p{n}"), 1, None).await;
+        let workflow = world.next(pool, &Audience::All).await.expect("there is work");
+        *given.entry(workflow).or_insert(0) += 1;
+    }
+    assert_eq!(given.into_values().collect::<Vec<_>>(), [10, 10, 10, 10]);
+}
