@@ -14,22 +14,27 @@
 //! Reports that come while an exchange is on its way ride on the next one, and what is not urgent
 //! waits a little for company: full batches under load, no delay when idle.
 
+mod actions;
 mod doubt;
+mod leaving;
+mod nodes;
+mod requests;
 
 use crate::actions::ActionResult;
-use crate::attempt::{lost_report, unstarted_report};
+use crate::attempt::unstarted_report;
 use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
 use crate::held::HeldList;
 use crate::resources::{Free, Node, Share};
 use crate::supervisor::StopReason;
 use doubt::{Doubts, stopped_with_its_runner};
+use nodes::{LostNode, host_list};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_model::api::*;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::slurm::logs::LastWord;
-use torc_model::status::{Cause, EndDetail, EvidenceSource, Trigger};
+use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
 /// A listener waits this long at the server before it asks again.
 const LISTEN_SECONDS: f64 = 30.0;
@@ -38,24 +43,10 @@ const LISTEN_SECONDS: f64 = 30.0;
 const REPORT_CROSSING: Duration = Duration::from_secs(20);
 /// At most this many attempts in one answer.
 const CLAIM_LIMIT: i64 = 256;
-/// At most this many reports in one request; each may carry some kilobytes of output.
-const REPORT_LIMIT: usize = 256;
-/// At most about this much in one request; the server refuses bodies that are much larger.
-const REPORT_BYTES: usize = 2 << 20;
 /// A listener that is answered with nothing sooner than this is sent again only after a pause.
 const HASTY: Duration = Duration::from_millis(200);
-/// The longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// That an attempt runs is told at most this late; nothing waits for it.
-const START_DELAY: Duration = Duration::from_millis(20);
-/// While there is more to start, results are told at most this often...
-const END_DELAY: Duration = Duration::from_millis(25);
-/// ...or when there are this many.
-const END_COUNT: usize = 64;
 /// Short jobs are held ready for about this much work.
 const PREFETCH_SECONDS: f64 = 0.1;
-/// More would keep work from other runners for no gain.
-const PREFETCH_LIMIT: f64 = 64.0;
 /// What could not be started for this long is given back if there is another runner that may have
 /// it.
 const STALE: Duration = Duration::from_secs(1);
@@ -96,6 +87,8 @@ pub struct Settings {
     pub doubt: Option<Duration>,
     /// Why attempts are stopped then.
     pub reason_at_end: StopReason,
+    /// Tells the time, in ms since 1970, for reports about what never started.
+    pub wall_clock: fn() -> i64,
 }
 
 /// What happens to a runner.
@@ -199,15 +192,6 @@ struct RunningAction {
     /// Jobs wait for it.
     is_gate: bool,
     has_ended: bool,
-}
-
-/// A node whose agent is gone.
-struct LostNode {
-    node: usize,
-    name: String,
-    why: String,
-    /// From then on nothing of its attempts lives for sure.
-    over_at: Instant,
 }
 
 /// How many attempts ended how.
@@ -414,20 +398,6 @@ impl Dispatcher {
         }
     }
 
-    /// A server that has nothing and does not wait either must not be asked in a circle.
-    fn pause_if_hasty(&mut self, answer: &ClaimResponse, now: Instant) {
-        let has_news = !answer.attempts.is_empty()
-            || !answer.cancel.is_empty()
-            || !answer.actions.is_empty()
-            || answer.is_alone != self.is_alone;
-        if has_news || self.listened_at + HASTY <= now {
-            (self.listen_after, self.pause) = (None, HASTY);
-        } else {
-            self.listen_after = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
     fn on_acknowledged(
         &mut self,
         request: &ClaimRequest,
@@ -483,7 +453,8 @@ impl Dispatcher {
 
     /// Reports an attempt as over that never started.
     fn give_back(&mut self, packet: AttemptPacket, cause: Cause, error: &str) {
-        self.completed.push_back(unstarted_report(packet, cause, error, crate::time::now_ms()));
+        let at_ms = (self.settings.wall_clock)();
+        self.completed.push_back(unstarted_report(packet, cause, error, at_ms));
     }
 
     fn on_cancel(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
@@ -641,98 +612,6 @@ impl Dispatcher {
         self.completed.push_back(report);
     }
 
-    fn on_action(&mut self, packet: ActionPacket, now: Instant, out: &mut Vec<Effect>) {
-        let is_reported =
-            self.reported_actions.get(&packet.id).is_some_and(|at| now < *at + REPORT_CROSSING);
-        if self.actions.contains_key(&packet.id) || is_reported {
-            return;
-        }
-        let is_gate = matches!(packet.trigger, Trigger::OnWorkerStart | Trigger::OnWorkflowStart);
-        self.actions.insert(packet.id, RunningAction { is_gate, has_ended: false });
-        out.push(Effect::Tell(RunnerEvent::ActionStarted {
-            action: packet.id,
-            trigger: packet.trigger,
-        }));
-        if matches!(self.phase, Phase::Draining(..)) {
-            let error = Some("the runner was leaving".into());
-            self.on_action_ended(ActionResult { id: packet.id, return_code: 143, error }, now, out);
-        } else {
-            out.push(Effect::RunAction(packet));
-        }
-    }
-
-    fn on_action_ended(&mut self, result: ActionResult, now: Instant, out: &mut Vec<Effect>) {
-        if let Some(action) = self.actions.get_mut(&result.id) {
-            action.has_ended = true;
-            if action.is_gate {
-                // What waited for the gate begins to wait for its turn only now.
-                self.queue.iter_mut().for_each(|(since, _)| *since = now);
-            }
-        }
-        out.push(Effect::Tell(RunnerEvent::ActionEnded {
-            action: result.id,
-            return_code: result.return_code,
-            error: result.error.clone(),
-        }));
-        out.push(Effect::ReportAction(result));
-    }
-
-    /// What prepares the worker or the workflow comes before any job.
-    fn is_gated(&self) -> bool {
-        self.actions.values().any(|action| action.is_gate && !action.has_ended)
-    }
-
-    fn on_goodbye_answered(
-        &mut self,
-        actions: Vec<ActionPacket>,
-        now: Instant,
-        out: &mut Vec<Effect>,
-    ) {
-        if let Phase::Leaving(_, is_answered) = &mut self.phase {
-            *is_answered = true;
-        }
-        if self.is_hurried {
-            return self.exit(out);
-        }
-        for action in actions {
-            self.on_action(action, now, out);
-        }
-    }
-
-    /// Takes nothing new, gives back what has not started, and ends what has.
-    fn drain(
-        &mut self,
-        reason: LeaveReason,
-        stop: &StopReason,
-        now: Instant,
-        out: &mut Vec<Effect>,
-    ) {
-        if self.phase != Phase::Working {
-            return;
-        }
-        self.begin_leaving(reason, now, out);
-        for (_, packet) in std::mem::take(&mut self.queue) {
-            self.give_back(packet, Cause::Stopped, "the runner was leaving");
-        }
-        let stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
-        for (active, report) in self.doubts.take_all() {
-            let report = if stopped { stopped_with_its_runner(report) } else { report };
-            self.finish(active, report, out);
-        }
-        out.push(Effect::StopAll(stop.clone()));
-    }
-
-    fn begin_leaving(&mut self, reason: LeaveReason, now: Instant, out: &mut Vec<Effect>) {
-        out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
-        self.phase = Phase::Draining(reason, now);
-    }
-
-    fn exit(&mut self, out: &mut Vec<Effect>) {
-        if !std::mem::replace(&mut self.has_left, true) {
-            out.push(Effect::Exit);
-        }
-    }
-
     /// Decides what follows from everything that has happened up to now.
     pub fn settle(&mut self, now: Instant, out: &mut Vec<Effect>) {
         if self.settings.end.is_some_and(|end| end <= now) {
@@ -813,242 +692,6 @@ impl Dispatcher {
             out.push(Effect::Start(Box::new(packet), gpus, node));
         }
     }
-
-    fn exchange_if_useful(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let delay = if !self.completed.is_empty() {
-            let can_wait = !self.queue.is_empty() && self.completed.len() < END_COUNT;
-            if can_wait { END_DELAY } else { Duration::ZERO }
-        } else if !self.started.is_empty() {
-            START_DELAY
-        } else {
-            return;
-        };
-        let due = self.exchange_at.map_or(now + delay, |at| at.min(now + delay));
-        self.exchange_at = Some(due);
-        if due > now || self.exchange.is_some() || self.is_refused || self.has_left {
-            return;
-        }
-        self.exchange_at = None;
-        let limit = if self.phase == Phase::Working { CLAIM_LIMIT } else { 0 };
-        let count = self.count_reports();
-        let request = Arc::new(ClaimRequest {
-            prefetch: self.prefetch(),
-            started: std::mem::take(&mut self.started),
-            completed: self.completed.drain(..count).collect(),
-            ..self.claim(limit, now)
-        });
-        self.exchange = Some(request.clone());
-        out.push(Effect::Exchange(request));
-    }
-
-    /// How many reports go into the next request: at least one, if there is any.
-    fn count_reports(&self) -> usize {
-        // Written as JSON, a byte of output may become six.
-        let size = |report: &CompletionReport| {
-            let excerpts = report.observed.iter().flat_map(|observed| &observed.excerpts);
-            let kept: usize = excerpts.map(|excerpt| excerpt.text.len()).sum();
-            1000 + 6 * (report.stderr_tail.as_ref().map_or(0, String::len) + kept)
-        };
-        let sizes = self.completed.iter().map(size).scan(0, |sum, size| {
-            *sum += size;
-            Some(*sum)
-        });
-        sizes
-            .take(REPORT_LIMIT)
-            .take_while(|sum| *sum <= REPORT_BYTES)
-            .count()
-            .max(1)
-            .min(self.completed.len())
-    }
-
-    fn claim(&mut self, limit: i64, now: Instant) -> ClaimRequest {
-        self.claims += 1;
-        let left = self.settings.end.map(|end| end.saturating_duration_since(now).as_secs());
-        ClaimRequest {
-            runner_id: self.settings.runner_id,
-            key: format!("{}-{}", self.settings.key, self.claims),
-            limit,
-            capacity: self.settings.capacity.clone(),
-            time_left_seconds: left.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
-            prefetch: 0,
-            wait_seconds: 0.0,
-            started: Vec::new(),
-            completed: Vec::new(),
-            strict_scheduler_match: self.settings.strict_scheduler_match,
-            is_alone: Some(self.is_alone),
-        }
-    }
-
-    fn prefetch(&self) -> i64 {
-        match (self.settings.prefetch, self.average_seconds) {
-            (Prefetch::Fixed(count), _) => i64::from(count),
-            (Prefetch::Adaptive, None) => 0,
-            (Prefetch::Adaptive, Some(average)) => {
-                // The cast saturates, and the value is small and not negative.
-                (PREFETCH_SECONDS * self.slots() / average.max(1e-6)).min(PREFETCH_LIMIT) as i64
-            }
-        }
-    }
-
-    /// How many jobs can run at once, if they are small.
-    fn slots(&self) -> f64 {
-        let capacity = &self.settings.capacity;
-        let cpus = capacity.num_cpus.saturating_mul(capacity.equal_nodes());
-        let by_cpus = (!capacity.ignore_resources).then_some(cpus);
-        let most = by_cpus.into_iter().chain(capacity.max_parallel_jobs).min();
-        most.unwrap_or(cpus).max(1) as f64
-    }
-
-    fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_delivered = self.exchange.is_none()
-            && self.completed.is_empty()
-            && self.started.is_empty()
-            && self.doubts.len() == 0;
-        let is_idle = self.active.is_empty() && self.queue.is_empty();
-        let no_action_runs = self.actions.values().all(|action| action.has_ended);
-        match &self.phase {
-            Phase::Working if is_idle && is_delivered && self.actions.is_empty() => {
-                let is_over = |since: Instant| {
-                    self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
-                };
-                let reason = if self.is_complete && !self.settings.ignore_completion {
-                    LeaveReason::Complete
-                } else if self.is_removed {
-                    LeaveReason::Removed
-                } else if self.is_stuck && self.settings.leave_when_stuck {
-                    LeaveReason::NothingToDo
-                } else if self.idle_since.is_some_and(is_over) {
-                    LeaveReason::Idle
-                } else {
-                    return;
-                };
-                self.begin_leaving(reason, now, out);
-                self.say_goodbye(out);
-            }
-            Phase::Working => {}
-            Phase::Draining(reason, since) if is_idle && no_action_runs => {
-                let can_not_tell = self.is_refused
-                    || (self.lost_since.is_some()
-                        && (self.is_hurried
-                            || *reason == LeaveReason::OutOfContact
-                            || *since + FAREWELL <= now));
-                if can_not_tell {
-                    self.exit(out);
-                } else if is_delivered && self.actions.is_empty() {
-                    self.say_goodbye(out);
-                }
-            }
-            Phase::Draining(..) => {}
-            Phase::Leaving(_, is_answered) => {
-                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs)
-                {
-                    self.exit(out);
-                }
-            }
-        }
-    }
-
-    /// Nothing starts on the node any more, and attempts that only use it are ended.
-    fn on_node_lost(&mut self, lost: LostNode, out: &mut Vec<Effect>) {
-        self.free.lose(lost.node);
-        let capacity = &mut self.settings.capacity;
-        capacity.num_nodes = (capacity.num_nodes - 1).max(1);
-        out.push(Effect::Tell(RunnerEvent::Warning {
-            message: format!("node {} is lost: {}", lost.name, lost.why),
-        }));
-        for id in self.active_on(lost.node, false) {
-            out.push(Effect::Stop(id, StopReason::Stopped));
-        }
-        self.lost_nodes.push(lost);
-    }
-
-    /// Attempts whose process is on this node, or that only use it.
-    fn active_on(&self, node: usize, runs_there: bool) -> Vec<AttemptId> {
-        let is_on = |active: &Active| {
-            active.share.on.contains(&node) && (active.share.node() == node) == runs_there
-        };
-        let mut ids: Vec<AttemptId> =
-            self.active.iter().filter(|(_, active)| is_on(active)).map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
-    }
-
-    /// Attempts whose process was on a lost node are lost, once nothing of them lives. A runner that
-    /// was told to stop does not wait: the batch system ends everything on its nodes.
-    fn give_up_lost_nodes(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
-        let is_over = |lost: &mut LostNode| is_stopped || lost.over_at <= now;
-        let over: Vec<LostNode> = self.lost_nodes.extract_if(.., is_over).collect();
-        for LostNode { node, name, why, .. } in &over {
-            self.give_up_node(*node, name, why, now, out);
-        }
-    }
-
-    fn give_up_node(
-        &mut self,
-        node: usize,
-        name: &str,
-        why: &str,
-        now: Instant,
-        out: &mut Vec<Effect>,
-    ) {
-        for id in self.active_on(node, true) {
-            let Some(mut active) = self.active.remove(&id) else { continue };
-            self.free.give_back(std::mem::take(&mut active.share));
-            if self.active.is_empty() {
-                self.idle_since = Some(now);
-            }
-            let Some(reference) = active.reference.take() else { continue };
-            let report = lost_report(reference, name, why, crate::time::now_ms());
-            match &self.phase {
-                // The batch system may be taking all nodes away.
-                Phase::Working => self.doubts.keep(active, report, now),
-                Phase::Draining(LeaveReason::Stopped, _) => {
-                    self.finish(active, stopped_with_its_runner(report), out)
-                }
-                Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
-            }
-        }
-    }
-
-    /// When a runner that runs nothing leaves because the server is away. Its results are on disk.
-    fn gives_up_at(&self) -> Option<Instant> {
-        let is_idle = self.active.is_empty() && self.actions.values().all(|a| a.has_ended);
-        let since = self.lost_since.filter(|_| is_idle)?.max(self.idle_since?);
-        Some(since + self.settings.wait_for_server)
-    }
-
-    fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
-        let reason = self.reason();
-        let why = self.stop_reason.filter(|_| reason == LeaveReason::Stopped);
-        let cause = match reason {
-            LeaveReason::Stopped => why.and_then(|why| why.cause).or(Some(Cause::Stopped)),
-            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => {
-                Some(Cause::Walltime)
-            }
-            LeaveReason::TimeUp
-            | LeaveReason::Complete
-            | LeaveReason::NothingToDo
-            | LeaveReason::Idle
-            | LeaveReason::Removed
-            | LeaveReason::OutOfContact
-            | LeaveReason::Refused(_) => None,
-        };
-        let told = why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {}", why.text));
-        out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
-        self.phase = Phase::Leaving(reason, false);
-    }
-}
-
-/// Where a job on several nodes finds them, for `srun` and `mpirun`.
-fn host_list(names: &[String]) -> [(String, String); 3] {
-    let list = names.join(",");
-    [
-        ("TORC_NODELIST".into(), list),
-        ("TORC_NUM_NODES".into(), names.len().to_string()),
-        // The agents of the runner hold all CPUs of the nodes; steps of the job share them.
-        ("SLURM_OVERLAP".into(), "1".into()),
-    ]
 }
 
 /// The last line that a failed attempt wrote to standard error. Successes have no tail, so that

@@ -60,6 +60,17 @@ mod token_files;
 
 pub(crate) use torc_fence::procfs;
 
+/// What a runner decides, without I/O: for the simulator, which plays it under faults.
+pub mod decisions {
+    pub use crate::actions::ActionResult;
+    pub use crate::attempt::unstarted_report;
+    pub use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
+    pub use crate::heartbeat::Rhythm;
+    pub use crate::held::HeldList;
+    pub use crate::resources::Node;
+    pub use crate::supervisor::StopReason;
+}
+
 pub use agent::run as run_agent;
 pub use allocation::{Inside, is_in_grid_engine, run as run_inside};
 pub use attempt::log_path;

@@ -6,7 +6,7 @@ use crate::long::{self, Files};
 use crate::outputs::Before;
 use crate::plain::{self, Plain};
 use crate::procfs::TAG;
-use crate::sys::{self, Limits, Program, SpawnError, Strings};
+use crate::sys::{self, Limits, Program, Spawn, SpawnError, Strings};
 use crate::time;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -117,6 +117,8 @@ pub struct Setup {
     plain: Option<Plain>,
     /// What a process reads that reads nothing, and where output goes that goes nowhere.
     null: File,
+    /// How they are started.
+    spawn: &'static dyn Spawn,
 }
 
 impl Setup {
@@ -140,7 +142,17 @@ impl Setup {
                 "the limit on file locks is set already: jobs that empty their environment and leave their parents may survive a kill of this runner"
             );
         }
-        Ok(Self { shell, env, working_dir, cgroups, owner, mark, plain, null })
+        Ok(Self {
+            shell,
+            env,
+            working_dir,
+            cgroups,
+            owner,
+            mark,
+            plain,
+            null,
+            spawn: sys::way_to_start(),
+        })
     }
 }
 
@@ -307,11 +319,7 @@ fn start(
         None => setup.shell.clone(),
         Some(name) => plain::find(name, env_path(setup, order), dir).unwrap_or_else(|| name.into()),
     };
-    let limits = Limits {
-        mark: setup.mark.map(|mark| mark.limits(order.id)),
-        no_core: order.rest.as_ref().is_some_and(|rest| rest.no_core),
-    };
-    run(&program, &arguments, &env, dir, group, limits, stdio).map_err(|error| match error {
+    run(setup, order, &program, &arguments, &env, group, stdio).map_err(|error| match error {
         SpawnError::Process(error) => LaunchError::new("cannot make a process", &error),
         SpawnError::Directory(error) => {
             LaunchError::new(&format!("cannot start in `{}`", dir.display()), &error)
@@ -372,8 +380,7 @@ fn start_plainly(
         .filter(|file| file.is_absolute() || name.contains('/'))?;
     let env = environment(setup, order, &plain.variables(&program)).ok()?;
     let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
-    let limits = Limits { mark: setup.mark.map(|mark| mark.limits(order.id)), ..Limits::default() };
-    run(&program, &arguments, &env, &setup.working_dir, group, limits, stdio).ok()
+    run(setup, order, &program, &arguments, &env, group, stdio).ok()
 }
 
 /// Where a process finds its programs.
@@ -410,12 +417,12 @@ fn environment(setup: &Setup, order: &Order, more: &[(&str, &OsStr)]) -> io::Res
 }
 
 fn run(
+    setup: &Setup,
+    order: &Order,
     program: &Path,
     arguments: &[&OsStr],
     env: &Strings,
-    dir: &Path,
     group: Option<&Group>,
-    limits: Limits,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Result<Started, SpawnError> {
     let mut argv = Strings::default();
@@ -439,8 +446,13 @@ fn run(
     };
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
     let path = text(path).map_err(SpawnError::Program)?;
-    let dir = text(dir).map_err(SpawnError::Directory)?;
-    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio, limits })
+    let dir = text(order.dir.as_ref().unwrap_or(&setup.working_dir));
+    let dir = dir.map_err(SpawnError::Directory)?;
+    let limits = Limits {
+        mark: setup.mark.map(|mark| mark.limits(order.id)),
+        no_core: order.rest.as_ref().is_some_and(|rest| rest.no_core),
+    };
+    setup.spawn.spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio, limits })
 }
 
 /// Files for both streams; none where output goes nowhere.

@@ -527,6 +527,7 @@ fn settings(
         ),
         doubt: (config.kind == RunnerKind::Slurm).then_some(DOUBT),
         reason_at_end,
+        wall_clock: crate::time::now_ms,
     }
 }
 

@@ -12,9 +12,14 @@
 //! grace period, then SIGKILL. When the leader of a stopped tree ends first, the others still get
 //! the rest of the grace.
 
-use crate::cleanup::{self, Ended, KernelMemory, Remains, Scanner, Strangers, SweepOrder};
+mod facts;
+mod looks;
+
+pub use facts::{Done, Exit, How, ProcessEvent, Rules, Sent, StopReason};
+
+use crate::cleanup::{self, Ended, Remains, Scanner, Strangers};
 use crate::mailbox::Mailbox;
-use crate::monitor::{self, Sample, Usage, Watched};
+use crate::monitor::{self, Usage};
 use crate::observe::{self, Look, Recent};
 use crate::process::{LaunchError, Launched, Order, Setup, launch};
 use crate::procfs::Table;
@@ -22,7 +27,6 @@ use crate::sys::{self, Poller, Reap, Reaped};
 use crate::tasks::{Child, FollowUp, Tasks};
 use crate::time;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -37,10 +41,6 @@ const LINGER_POLL: Duration = Duration::from_millis(20);
 /// A tree that was killed is killed again this often until its leader ends: it may have forked
 /// meanwhile.
 const KILL_AGAIN: Duration = Duration::from_millis(500);
-/// Escapees of short processes are found this long after their end...
-const SWEEP_AFTER: Duration = Duration::from_millis(500);
-/// ...or this long, on machines where looking through the process table is expensive.
-const SWEEP_AT_LATEST: Duration = Duration::from_millis(1500);
 /// A process that ran at least this long is looked after before its end is told: the look costs
 /// little in comparison.
 const SCAN_FROM: Duration = Duration::from_millis(100);
@@ -48,178 +48,6 @@ const SCAN_FROM: Duration = Duration::from_millis(100);
 const SCAN_SHARE: u32 = 20;
 /// A launch is heard of at most this much later than it happened.
 const QUIET: Duration = Duration::from_millis(20);
-/// Where only sampling enforces memory limits, it must be quick.
-const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Settings that hold for all processes.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// Between the termination signal and SIGKILL.
-    pub grace: Duration,
-    /// The same when the runner was told to stop, which what told it may not wait for.
-    pub stop_grace: Duration,
-    /// Asks a process to end.
-    pub termination: Signal,
-    /// The same before the end of an allocation, and how long SIGKILL waits then.
-    pub time_up: (Signal, Duration),
-    /// Between two looks at what processes use; None: no looks.
-    pub sample_interval: Option<Duration>,
-}
-
-impl Rules {
-    /// One signal and one grace for everything.
-    pub fn uniform(
-        grace: Duration,
-        termination: Signal,
-        sample_interval: Option<Duration>,
-    ) -> Self {
-        let time_up = (termination, grace);
-        Self { grace, stop_grace: grace, termination, time_up, sample_interval }
-    }
-
-    /// What asks a process to end, and how long it has then.
-    fn request(&self, reason: &StopReason) -> (Signal, Duration) {
-        match reason {
-            // The memory is needed now, and the kernel would not ask either.
-            StopReason::Memory { .. } => (Signal::KILL, self.grace),
-            StopReason::RunnerTimeUp => self.time_up,
-            StopReason::Stopped => (self.termination, self.stop_grace),
-            StopReason::Canceled
-            | StopReason::NotOurs
-            | StopReason::OutOfContact
-            | StopReason::Timeout { .. } => (self.termination, self.grace),
-        }
-    }
-}
-
-/// Why a process is ended by us.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum StopReason {
-    /// A user canceled it.
-    Canceled,
-    /// The runner was told to stop.
-    Stopped,
-    /// It is no longer ours.
-    NotOurs,
-    /// The server could not be reached for too long.
-    OutOfContact,
-    /// The runner's own time is over.
-    RunnerTimeUp,
-    /// It ran too long.
-    Timeout {
-        /// Its limit.
-        limit: Duration,
-    },
-    /// It used too much memory.
-    Memory {
-        /// What it used.
-        used_bytes: u64,
-        /// Its limit.
-        limit_bytes: u64,
-    },
-}
-
-/// A signal that we sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sent {
-    /// Which.
-    pub signal: i32,
-    /// When, since the start of the process.
-    pub after: Duration,
-}
-
-/// How a process ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum How {
-    /// By itself, with this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It never ran.
-    NotStarted(LaunchError),
-}
-
-/// Everything that is known about an ended process.
-#[derive(Clone, Debug)]
-pub struct Exit {
-    /// Its number.
-    pub id: u64,
-    /// How it ended.
-    pub how: How,
-    /// Its start, in ms since 1970.
-    pub started_ms: i64,
-    /// Its end, in ms since 1970.
-    pub ended_ms: i64,
-    /// How long it ran.
-    pub wall: Duration,
-    /// CPU time of the whole tree.
-    pub cpu: Duration,
-    /// Highest memory: of the whole tree when it was looked at, else of its largest process.
-    pub peak_memory_bytes: u64,
-    /// What the looks saw.
-    pub usage: Usage,
-    /// Why we ended it.
-    pub stop: Option<StopReason>,
-    /// What we sent it.
-    pub journal: Vec<Sent>,
-    /// What the kernel's accounting says.
-    pub memory: Option<KernelMemory>,
-    /// The kernel killed something on this machine for lack of memory while this process died.
-    pub machine_oom: bool,
-    /// Processes that did not die.
-    pub survivors: Vec<i32>,
-    /// What it did in the last part of its time, where a limit on that ended it.
-    pub recent: Option<Recent>,
-}
-
-impl Exit {
-    /// It ended by itself and well, and the kernel killed no part of it.
-    pub fn is_clean(&self) -> bool {
-        let kills = self.memory.map_or(0, |memory| memory.oom_kills);
-        self.how == How::Code(0) && self.stop.is_none() && kills == 0
-    }
-}
-
-/// What the supervisor tells.
-#[derive(Debug)]
-pub enum ProcessEvent {
-    /// A process runs.
-    Started {
-        /// Its number.
-        id: u64,
-        /// Its process id and group.
-        pid: i32,
-        /// When, in ms since 1970.
-        at_ms: i64,
-    },
-    /// A process has been looked at.
-    Sampled {
-        /// What it uses.
-        sample: Sample,
-        /// CPU use since the last look, 100 per core.
-        cpu_percent: Option<f64>,
-    },
-    /// A process and everything it started is gone.
-    Ended(Box<Exit>),
-}
-
-/// Answers of tasks.
-#[derive(Debug)]
-pub enum Done {
-    /// A launch went well or badly.
-    Launched(u64, Result<Launched, LaunchError>),
-    /// A process must be waited for by a thread (where the kernel has no descriptors for
-    /// processes).
-    Unwatched(u64),
-    /// Such a process ended.
-    LeaderEnded(u64),
-    /// A process has been cleaned up after.
-    CleanedUp(u64, Remains, Duration),
-    /// All processes have been looked at.
-    Sampled(Vec<Sample>, Option<u64>),
-    /// Leftovers have been swept, in this time.
-    Swept(Strangers, Duration),
-}
 
 struct Live {
     order: Arc<Order>,
@@ -376,15 +204,6 @@ impl Supervisor {
             child.leave();
             FollowUp::Now
         });
-    }
-
-    fn plan_sample(&mut self, order: &Order, now: Instant) {
-        let quick =
-            order.memory_limit.filter(|_| self.setup.cgroups.is_none()).map(|_| LIMIT_INTERVAL);
-        let interval = [self.rules.sample_interval, quick].into_iter().flatten().min();
-        if let Some(at) = interval.map(|interval| now + interval) {
-            self.next_sample = Some(self.next_sample.map_or(at, |planned| planned.min(at)));
-        }
     }
 
     /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already are
@@ -626,12 +445,6 @@ impl Supervisor {
         }
     }
 
-    fn machine_oom_since_last_look(&mut self) -> bool {
-        let before = self.machine_oom_kills;
-        self.machine_oom_kills = monitor::machine_oom_kills();
-        matches!((before, self.machine_oom_kills), (Some(before), Some(after)) if after > before)
-    }
-
     fn clean_up(
         &mut self,
         id: u64,
@@ -783,116 +596,6 @@ impl Supervisor {
         match &live.look {
             None => live.look = Some(look),
             Some(earlier) => live.recent = Some(look.since(earlier, &tree)),
-        }
-    }
-
-    fn take_sample(&mut self, now: Instant) {
-        self.next_sample = None;
-        let watched: Vec<Watched> = self
-            .live
-            .iter()
-            .filter_map(|(id, live)| match &live.state {
-                State::Running(launched) => Some(Watched {
-                    id: *id,
-                    pid: launched.pid,
-                    memory_limit: live.order.memory_limit,
-                }),
-                State::Starting | State::Lingering(..) | State::CleaningUp(..) => None,
-            })
-            .collect();
-        if self.live.is_empty() {
-            return;
-        }
-        for order in self.live.values().map(|live| live.order.clone()).collect::<Vec<_>>() {
-            self.plan_sample(&order, now);
-        }
-        self.is_sampling = true;
-        let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
-        let setup = self.setup.clone();
-        self.tasks.push(move || {
-            let samples = match scanner.table_since(now) {
-                Ok(table) => monitor::sample(&table, &setup.owner, &watched),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot read the process table");
-                    Vec::new()
-                }
-            };
-            answers.send_quietly(Done::Sampled(samples, monitor::machine_oom_kills()));
-            FollowUp::Now
-        });
-    }
-
-    fn on_sampled(
-        &mut self,
-        samples: Vec<Sample>,
-        oom_kills: Option<u64>,
-        now: Instant,
-        out: &mut Vec<ProcessEvent>,
-    ) {
-        self.is_sampling = false;
-        self.machine_oom_kills = oom_kills.max(self.machine_oom_kills);
-        for sample in samples {
-            let Some(live) = self.live.get_mut(&sample.id) else { continue };
-            let cpu_percent = live.usage.add(&sample);
-            out.push(ProcessEvent::Sampled { sample, cpu_percent });
-            if let Some(limit_bytes) =
-                live.order.memory_limit.filter(|limit| sample.memory_bytes > *limit)
-            {
-                let reason = StopReason::Memory { used_bytes: sample.memory_bytes, limit_bytes };
-                self.stop(&[sample.id], &reason, now);
-            }
-        }
-    }
-
-    fn plan_sweep(&mut self, now: Instant) {
-        let pause = (self.sweep_cost * SCAN_SHARE).clamp(SWEEP_AFTER, SWEEP_AT_LATEST);
-        self.next_sweep.get_or_insert(now + pause);
-    }
-
-    fn take_sweep(&mut self) {
-        self.next_sweep = None;
-        self.is_sweeping = true;
-        let order = self.sweep_order();
-        let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
-        self.tasks.push(move || {
-            let start = Instant::now();
-            let strangers = cleanup::sweep(&scanner, order);
-            answers.send_quietly(Done::Swept(strangers, start.elapsed()));
-            FollowUp::Now
-        });
-    }
-
-    fn sweep_order(&mut self) -> SweepOrder {
-        let leaders = self.live.values().filter_map(|live| match &live.state {
-            State::Running(launched)
-            | State::Lingering(launched, _)
-            | State::CleaningUp(launched, _) => Some(launched.pid),
-            State::Starting => None,
-        });
-        SweepOrder {
-            leaders: leaders.chain([self.guard.load(Ordering::SeqCst)]).collect(),
-            owner: self.setup.owner.clone(),
-            ended: std::mem::take(&mut self.ended),
-            newest: self.newest,
-            oldest_living: self.live.keys().min().copied().unwrap_or(self.newest + 1),
-            strangers: std::mem::take(&mut self.strangers),
-        }
-    }
-
-    /// The last look before the runner leaves: nothing of any process stays behind.
-    pub fn sweep_now(&mut self) {
-        let is_quiet = self.live.is_empty() && !self.is_sweeping;
-        if !is_quiet || !cleanup::is_clean(&HashSet::from([self.guard.load(Ordering::SeqCst)])) {
-            // Twice, because an orphan without a tag must have been seen before it is taken for
-            // one.
-            for _ in 0..2 {
-                let order = self.sweep_order();
-                self.strangers = cleanup::sweep(&self.scanner, order);
-            }
-        }
-        // Not left to its last owner: the process may be gone by then.
-        if let Some(cgroups) = &self.setup.cgroups {
-            cgroups.remove();
         }
     }
 }

@@ -5,12 +5,13 @@
     reason = "no safe library tells what a child used, or starts one without copying or stopping us"
 )]
 
-mod place;
-mod spawn;
-mod turns;
+mod linux;
+mod start;
 
-pub use spawn::{Limits, Program, SpawnError, Strings, spawn};
-pub use turns::prefer_short_turns;
+pub use linux::prefer_short_turns;
+#[cfg(test)]
+pub use start::Std;
+pub use start::{Limits, Program, Spawn, SpawnError, Strings};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
@@ -21,6 +22,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+/// Programs are started by the standard library, where this variable is set: for kernels and
+/// sandboxes that do not know the quicker way.
+const PLAIN_START: &str = "TORC_PLAIN_START";
+
+/// How this process starts programs.
+pub fn way_to_start() -> &'static dyn Spawn {
+    match std::env::var_os(PLAIN_START) {
+        Some(_) => &start::Std,
+        None => &linux::Linux,
+    }
+}
 
 /// A child that has ended and been reaped.
 #[derive(Clone, Copy, Debug)]

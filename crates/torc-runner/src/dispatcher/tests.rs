@@ -1,8 +1,10 @@
 //! The dispatcher alone: facts in, effects out. No process, no clock, no network.
 
+use super::requests::{END_DELAY, REPORT_BYTES};
 use super::*;
 use std::collections::BTreeMap;
 use torc_model::plan::ActionKind;
+use torc_model::status::Trigger;
 
 /// An attempt with the id `id` of a job that needs one CPU.
 pub fn packet(id: i64) -> AttemptPacket {
@@ -56,6 +58,7 @@ impl Desk {
             wait_for_server: Duration::from_secs(1200),
             doubt: None,
             reason_at_end: StopReason::RunnerTimeUp,
+            wall_clock: || 0,
         };
         change(&mut settings);
         let (held, now) = (Arc::new(HeldList::default()), Instant::now());

@@ -89,6 +89,9 @@ impl World {
         let plain = self.setup.plain.take();
         assert_eq!(plainly, self.run(&order), "{text}");
         self.setup.plain = plain;
+        let usual = std::mem::replace(&mut self.setup.spawn, &sys::Std);
+        assert_eq!(plainly, self.run(&order), "{text}, started by the standard library");
+        self.setup.spawn = usual;
         trial.is_some()
     }
 }

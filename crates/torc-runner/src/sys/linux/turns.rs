@@ -56,7 +56,8 @@ fn ask(for_what: impl FnOnce(&mut libc::sched_attr)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{Program, Strings, reap, spawn, wait_for_end};
+    use crate::sys::linux::Linux;
+    use crate::sys::{Program, Spawn as _, Strings, reap, wait_for_end};
     use std::os::fd::AsFd as _;
 
     /// The turn of a thread as the kernel shows it, where it does.
@@ -82,7 +83,7 @@ mod tests {
             stdio: [null.as_fd(), out.as_fd(), out.as_fd()],
             limits: Default::default(),
         };
-        let (pid, _) = spawn(&program).unwrap();
+        let (pid, _) = Linux.spawn(&program).unwrap();
         wait_for_end(pid);
         reap(pid);
         turn(&std::fs::read_to_string(dir.path().join("out")).unwrap()).map(str::to_owned)

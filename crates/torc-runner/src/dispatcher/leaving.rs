@@ -1,0 +1,144 @@
+//! How a runner leaves: what it gives back, what it waits for, and its goodbye.
+
+use super::doubt::stopped_with_its_runner;
+use super::{Dispatcher, Effect, FAREWELL, Phase};
+use crate::config::{LeaveReason, RunnerEvent};
+use crate::supervisor::StopReason;
+use std::time::Instant;
+use torc_model::api::{ActionPacket, Goodbye};
+use torc_model::status::Cause;
+
+impl Dispatcher {
+    pub(super) fn on_goodbye_answered(
+        &mut self,
+        actions: Vec<ActionPacket>,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Phase::Leaving(_, is_answered) = &mut self.phase {
+            *is_answered = true;
+        }
+        if self.is_hurried {
+            return self.exit(out);
+        }
+        for action in actions {
+            self.on_action(action, now, out);
+        }
+    }
+
+    /// Takes nothing new, gives back what has not started, and ends what has.
+    pub(super) fn drain(
+        &mut self,
+        reason: LeaveReason,
+        stop: &StopReason,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.phase != Phase::Working {
+            return;
+        }
+        self.begin_leaving(reason, now, out);
+        for (_, packet) in std::mem::take(&mut self.queue) {
+            self.give_back(packet, Cause::Stopped, "the runner was leaving");
+        }
+        let stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
+        for (active, report) in self.doubts.take_all() {
+            let report = if stopped { stopped_with_its_runner(report) } else { report };
+            self.finish(active, report, out);
+        }
+        out.push(Effect::StopAll(stop.clone()));
+    }
+
+    pub(super) fn begin_leaving(
+        &mut self,
+        reason: LeaveReason,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
+        out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
+        self.phase = Phase::Draining(reason, now);
+    }
+
+    pub(super) fn exit(&mut self, out: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            out.push(Effect::Exit);
+        }
+    }
+
+    pub(super) fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let is_delivered = self.exchange.is_none()
+            && self.completed.is_empty()
+            && self.started.is_empty()
+            && self.doubts.len() == 0;
+        let is_idle = self.active.is_empty() && self.queue.is_empty();
+        let no_action_runs = self.actions.values().all(|action| action.has_ended);
+        match &self.phase {
+            Phase::Working if is_idle && is_delivered && self.actions.is_empty() => {
+                let is_over = |since: Instant| {
+                    self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
+                };
+                let reason = if self.is_complete && !self.settings.ignore_completion {
+                    LeaveReason::Complete
+                } else if self.is_removed {
+                    LeaveReason::Removed
+                } else if self.is_stuck && self.settings.leave_when_stuck {
+                    LeaveReason::NothingToDo
+                } else if self.idle_since.is_some_and(is_over) {
+                    LeaveReason::Idle
+                } else {
+                    return;
+                };
+                self.begin_leaving(reason, now, out);
+                self.say_goodbye(out);
+            }
+            Phase::Working => {}
+            Phase::Draining(reason, since) if is_idle && no_action_runs => {
+                let can_not_tell = self.is_refused
+                    || (self.lost_since.is_some()
+                        && (self.is_hurried
+                            || *reason == LeaveReason::OutOfContact
+                            || *since + FAREWELL <= now));
+                if can_not_tell {
+                    self.exit(out);
+                } else if is_delivered && self.actions.is_empty() {
+                    self.say_goodbye(out);
+                }
+            }
+            Phase::Draining(..) => {}
+            Phase::Leaving(_, is_answered) => {
+                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs)
+                {
+                    self.exit(out);
+                }
+            }
+        }
+    }
+
+    /// When a runner that runs nothing leaves because the server is away. Its results are on disk.
+    pub(super) fn gives_up_at(&self) -> Option<Instant> {
+        let is_idle = self.active.is_empty() && self.actions.values().all(|a| a.has_ended);
+        let since = self.lost_since.filter(|_| is_idle)?.max(self.idle_since?);
+        Some(since + self.settings.wait_for_server)
+    }
+
+    pub(super) fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
+        let reason = self.reason();
+        let why = self.stop_reason.filter(|_| reason == LeaveReason::Stopped);
+        let cause = match reason {
+            LeaveReason::Stopped => why.and_then(|why| why.cause).or(Some(Cause::Stopped)),
+            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => {
+                Some(Cause::Walltime)
+            }
+            LeaveReason::TimeUp
+            | LeaveReason::Complete
+            | LeaveReason::NothingToDo
+            | LeaveReason::Idle
+            | LeaveReason::Removed
+            | LeaveReason::OutOfContact
+            | LeaveReason::Refused(_) => None,
+        };
+        let told = why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {}", why.text));
+        out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
+        self.phase = Phase::Leaving(reason, false);
+    }
+}
