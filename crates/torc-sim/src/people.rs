@@ -2,6 +2,7 @@
 
 use crate::wire::{Request, Scope, Wish};
 use crate::world::{Client, Event, World};
+use std::rc::Rc;
 use torc_engine::{JobIx, Seeds};
 use torc_model::status::JobStatus;
 
@@ -48,7 +49,7 @@ impl World {
             _ => Wish::Initialize,
         };
         self.stats.wishes += 1;
-        self.send(Client::Person, Request::Person(flow, wish));
+        self.send(Client::Person, Rc::new(Request::Person(flow, wish)));
     }
 
     /// Starts what is not initialized; once faults have stopped also releases what is held and
@@ -75,7 +76,7 @@ impl World {
                 wishes.push(Wish::Initialize);
             }
             for wish in wishes {
-                self.send(Client::Person, Request::Person(flow, wish));
+                self.send(Client::Person, Rc::new(Request::Person(flow, wish)));
             }
         }
         self.plan(self.now + LOOK, Event::Tend);

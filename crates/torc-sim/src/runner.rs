@@ -1,38 +1,70 @@
-//! The simulated runner: claims with keys, repeats what was not answered, keeps reports until they
-//! are, obeys orders, and ends its own jobs when it was cut off for too long.
+//! Runners: the real dispatcher and the real list of held attempts, between an imitation of what is
+//! around them: lanes that repeat what was not answered, the heartbeat with its fence, and
+//! processes.
 
 use crate::sabotage::Sabotage;
 use crate::scenario::Sight;
-use crate::wire::{Answer, Completion, Named, Packet, Request};
+use crate::wire::{Answer, Request};
 use crate::witness::Process;
 use crate::world::{Client, Event, World};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use torc_model::api::ReportVerdict;
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
-use torc_model::status::{Cause, JobStatus};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use torc_model::api::*;
+use torc_model::ids::{ActionId, AttemptId, RunnerId};
+use torc_model::slurm::logs::LastWord;
+use torc_model::status::{Cause, EndDetail, JobStatus};
+use torc_runner::decisions::{
+    ActionResult, Dispatcher, Effect, Event as Fact, HeldList, Rhythm, Settings, StopReason,
+    unstarted_report,
+};
+use torc_runner::{Prefetch, Shutdown};
 
-/// Between two heartbeats.
-const BEAT: i64 = 20_000;
-
-/// A runner ends its jobs this long before the server would give it up.
-const FENCE_MARGIN: i64 = 60_000;
-
+/// Seconds after which a silent runner is shown as out of contact.
+const LEASE_SECONDS: i64 = 60;
+/// After a heartbeat that was not answered the next one comes soon.
+const BEAT_AGAIN: i64 = 2_000;
 /// A runner that is in contact has heard of its actions after this long.
 const UNHEARD: i64 = 40_000;
-
 /// Between the order to stop a process and its end, at most.
 const KILL_GRACE: i64 = 5_000;
+/// Pauses between two tries of a call.
+const FIRST_PAUSE: i64 = 50;
+const LONGEST_PAUSE: i64 = 5_000;
+/// A leaving runner does not try its goodbye more often.
+const GOODBYE_TRIES: u32 = 8;
+/// A runner without work leaves when the server is away for this long.
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(600);
+/// On a batch system failures wait this long for a signal to the runner.
+const DOUBT: Duration = Duration::from_secs(2);
+
+/// The kinds of calls, one of each at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lane {
+    /// Introduces itself.
+    Register,
+    /// Reports, and claims.
+    Exchange,
+    /// Waits for work.
+    Listen,
+    /// Heartbeat.
+    Beat,
+    /// Reports actions.
+    Action,
+    /// Leaves.
+    Goodbye,
+}
 
 /// A runner's own events.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Tick {
-    /// Report and claim.
-    Exchange,
-    /// Heartbeat.
+    /// The dispatcher wants to be asked.
+    Alarm,
+    /// A heartbeat is due.
     Beat,
-    /// Was the last contact too long ago?
-    Fence,
+    /// A call is tried again.
+    Retry(Lane),
     /// A process is to be started.
     Spawn(AttemptId),
     /// A process ends by itself.
@@ -43,35 +75,35 @@ pub enum Tick {
     ActionEnd(ActionId),
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 enum Phase {
     /// Not started.
     Waiting,
     /// Its process runs.
     Running,
-    /// Its process is being killed; then it is reported for this cause, or not at all.
-    Stopping(Option<Cause>),
-    /// Its report waits for an answer.
-    Over,
+    /// Its process is being killed.
+    Stopping(StopReason),
 }
 
-#[derive(Clone, PartialEq, Debug)]
-struct Hold {
-    token: String,
-    job: JobId,
+/// An attempt that the dispatcher has started.
+#[derive(Debug)]
+struct Work {
+    packet: AttemptPacket,
     phase: Phase,
     result: Result<(), (i64, Cause)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Call {
-    id: u64,
+    /// None while it waits to be tried again.
+    id: Option<u64>,
     sent: i64,
-    gone: Vec<AttemptId>,
+    tries: u32,
+    request: Rc<Request>,
 }
 
 /// A runner process, and the network and clock of its host.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub struct Runner {
     /// Which process of its place.
     pub incarnation: u32,
@@ -82,29 +114,18 @@ pub struct Runner {
     /// It stands still until then.
     pub stalled_until: i64,
     id: Option<RunnerId>,
-    register_key: u64,
-    held: BTreeMap<AttemptId, Hold>,
-    spool: Vec<Completion>,
-    starts: Vec<Named>,
-    /// Actions it executes, or has executed and not yet reported (true).
-    actions: BTreeMap<ActionId, bool>,
-    /// Attempts it was asked about and does not have: to be told.
-    gone: BTreeSet<AttemptId>,
-    /// Attempts it said it does not have: never to be started.
-    refused: BTreeSet<AttemptId>,
-    exchange: Option<Call>,
-    beat: Option<Call>,
-    claim_key: u64,
-    claim_limit: usize,
-    is_claim_open: bool,
-    /// Sending time of the last call that was answered.
+    dispatcher: Option<Dispatcher>,
+    held: Arc<HeldList>,
+    work: BTreeMap<AttemptId, Work>,
+    /// Actions it executes, or has executed and not yet reported.
+    actions: BTreeSet<ActionId>,
+    /// Reports of actions that wait for their turn.
+    action_reports: VecDeque<ActionId>,
+    calls: BTreeMap<Lane, Call>,
+    /// When the last call that was answered had been sent.
     contact: i64,
     is_fenced: bool,
-    is_leaving: bool,
-    /// The server gave it up: everything must stop before it may come again.
-    is_disowned: bool,
-    goodbyes: u32,
-    next_exchange: Option<i64>,
+    alarm: Option<i64>,
 }
 
 impl World {
@@ -120,19 +141,17 @@ impl World {
         }
         let old = std::mem::take(&mut self.runners[slot]);
         let incarnation = old.incarnation + 1;
+        let cut_until = old.cut_until;
         self.runners[slot] = Runner {
             incarnation,
             is_alive: true,
-            cut_until: old.cut_until,
-            register_key: self.rng.word(),
-            claim_key: self.rng.word(),
+            cut_until,
             contact: self.now,
             ..Runner::default()
         };
         self.note(|_| format!("runner {slot}.{incarnation} starts"));
-        self.plan_exchange(slot, 1);
-        self.tick(slot, 5_000, Tick::Beat);
-        self.tick(slot, 10_000, Tick::Fence);
+        let key = self.rng.word();
+        self.call(slot, Lane::Register, Request::Register { slot, incarnation, key });
     }
 
     /// The runner process dies; its jobs die a moment later.
@@ -151,6 +170,7 @@ impl World {
     fn is_gone(&mut self, slot: usize) {
         let runner = &mut self.runners[slot];
         runner.is_alive = false;
+        runner.dispatcher = None;
         self.checker.ended.entry((slot, runner.incarnation)).or_insert(self.now);
         let back = self.now + self.rng.pick(&[2_500, 10_000, 60_000]);
         self.plan(back, Event::RunnerUp(slot));
@@ -158,43 +178,28 @@ impl World {
 
     /// The runner was told to leave.
     pub(crate) fn leave(&mut self, slot: usize) {
-        let runner = &mut self.runners[slot];
-        if !runner.is_alive || runner.id.is_none() || runner.is_leaving {
+        if self.runners[slot].dispatcher.is_none() {
             return;
         }
-        runner.is_leaving = true;
-        self.note(|_| format!("runner in slot {slot} leaves"));
-        let cause = match self.scenario.slots[slot].sight {
-            Sight::Slurm => {
-                self.rng.pick(&[Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime])
-            }
-            Sight::Local | Sight::Remote => Cause::Stopped,
-        };
-        self.stop_all(slot, Some(cause));
-        self.plan_exchange(slot, 1);
+        self.note(|_| format!("runner in slot {slot} is told to leave"));
+        if self.scenario.slots[slot].sight == Sight::Slurm {
+            let causes =
+                [None, Some(Cause::Preempted), Some(Cause::NodeFail), Some(Cause::Walltime)];
+            let cause = self.rng.pick(&causes);
+            let text = "the batch system said why";
+            self.tell(slot, Fact::StopReason(LastWord { text, cause }));
+        }
+        self.tell(slot, Fact::Shutdown(Shutdown::Stop));
     }
 
     /// Once faults have stopped, a runner that speaks with the server knows soon of the actions it
     /// was given.
     pub(crate) fn check_actions(&mut self) {
         for (action, owner) in self.checker.given_before(self.now - UNHEARD) {
-            let slot = self
-                .runners
-                .iter()
-                .position(|r| r.is_alive && r.id == Some(owner) && !r.is_disowned);
-            let Some(runner) = slot.map(|slot| &self.runners[slot]) else { continue };
-            if !runner.actions.contains_key(&action) && runner.contact > self.now - UNHEARD / 2 {
+            let is_owner = |r: &&Runner| r.dispatcher.is_some() && r.id == Some(owner);
+            let Some(runner) = self.runners.iter().find(is_owner) else { continue };
+            if !runner.actions.contains(&action) && runner.contact > self.now - UNHEARD / 2 {
                 self.fail(format!("lost action: runner {owner} was given action {action} and has never heard of it"));
-            }
-        }
-    }
-
-    /// Work became ready: waiting claims look.
-    pub(crate) fn wake_runners(&mut self) {
-        for slot in 0..self.runners.len() {
-            if self.runners[slot].is_alive && self.runners[slot].exchange.is_none() {
-                let delay = self.rng.range(1, 30);
-                self.plan_exchange(slot, delay);
             }
         }
     }
@@ -204,280 +209,362 @@ impl World {
         self.plan(self.now + delay, Event::Runner(slot, incarnation, tick));
     }
 
-    fn plan_exchange(&mut self, slot: usize, delay: i64) {
-        let at = self.now + delay;
-        if self.runners[slot].next_exchange.is_none_or(|planned| planned > at || planned < self.now)
-        {
-            self.runners[slot].next_exchange = Some(at);
-            self.tick(slot, delay, Tick::Exchange);
-        }
-    }
-
     pub(crate) fn on_tick(&mut self, slot: usize, incarnation: u32, tick: Tick) {
         let runner = &mut self.runners[slot];
         if !runner.is_alive || runner.incarnation != incarnation {
             return;
         }
         if runner.stalled_until > self.now {
-            if tick == Tick::Exchange {
-                runner.next_exchange = Some(runner.stalled_until);
-            }
             let at = runner.stalled_until;
             return self.plan(at, Event::Runner(slot, incarnation, tick));
         }
         match tick {
-            Tick::Exchange => {
-                if runner.next_exchange == Some(self.now) {
-                    runner.next_exchange = None;
-                    self.exchange(slot);
+            Tick::Alarm => {
+                if runner.alarm.take_if(|at| *at <= self.now).is_some() {
+                    self.settle(slot, Vec::new());
                 }
             }
-            Tick::Beat => {
-                self.heartbeat(slot);
-                self.tick(slot, BEAT, Tick::Beat);
-            }
-            Tick::Fence => self.fence(slot),
+            Tick::Beat => self.heartbeat(slot),
+            Tick::Retry(lane) => self.try_again(slot, lane),
             Tick::Spawn(attempt) => self.spawn(slot, attempt),
             Tick::End(attempt) => self.on_process_end(slot, attempt, false),
             Tick::Killed(attempt) => self.on_process_end(slot, attempt, true),
-            Tick::ActionEnd(action) => {
-                if let Some(is_over) = self.runners[slot].actions.get_mut(&action) {
-                    *is_over = true;
-                    self.plan_exchange(slot, 1);
-                }
+            Tick::ActionEnd(id) => {
+                self.tell(
+                    slot,
+                    Fact::ActionEnded(ActionResult { id, return_code: 0, error: None }),
+                );
             }
         }
     }
 
     // ------------------------------------------------------------------------------------------
+    // the dispatcher
+
+    /// A fact for the dispatcher, and what follows from it.
+    fn tell(&mut self, slot: usize, fact: Fact) {
+        let now = self.instant();
+        let mut effects = Vec::new();
+        if let Some(dispatcher) = &mut self.runners[slot].dispatcher {
+            dispatcher.handle_event(fact, now, &mut effects);
+        }
+        self.settle(slot, effects);
+    }
+
+    /// Lets the dispatcher decide and does what it says.
+    fn settle(&mut self, slot: usize, mut effects: Vec<Effect>) {
+        let now = self.instant();
+        let Some(dispatcher) = &mut self.runners[slot].dispatcher else { return };
+        dispatcher.settle(now, &mut effects);
+        for effect in effects {
+            self.apply(slot, effect);
+        }
+        let Some(dispatcher) = &self.runners[slot].dispatcher else { return };
+        let alarm = dispatcher.next_alarm().map(|at| self.millis(at).max(self.now + 1));
+        if let Some(at) = alarm.filter(|at| self.runners[slot].alarm.is_none_or(|old| old > *at)) {
+            self.runners[slot].alarm = Some(at);
+            self.tick(slot, at - self.now, Tick::Alarm);
+        }
+    }
+
+    fn apply(&mut self, slot: usize, effect: Effect) {
+        match effect {
+            Effect::Exchange(request) => {
+                self.call(slot, Lane::Exchange, Request::Claim(request, false));
+            }
+            Effect::Listen(request) => {
+                self.call(slot, Lane::Listen, Request::Claim(Arc::new(request), false));
+            }
+            Effect::Start(packet, ..) => {
+                let (id, result) = (packet.id, self.draw_result());
+                let work = Work { packet: *packet, phase: Phase::Waiting, result };
+                self.runners[slot].work.insert(id, work);
+                let delay = self.rng.range(1, 30);
+                self.tick(slot, delay, Tick::Spawn(id));
+            }
+            Effect::StopAll(_) | Effect::KillAll(_)
+                if self.sabotage == Some(Sabotage::StopsIgnored) => {}
+            Effect::Stop(attempt, reason) => self.stop(slot, attempt, &reason),
+            Effect::StopAll(reason) | Effect::KillAll(reason) => {
+                let all: Vec<AttemptId> = self.runners[slot].work.keys().copied().collect();
+                all.into_iter().for_each(|attempt| self.stop(slot, attempt, &reason));
+            }
+            Effect::RunAction(packet) => {
+                self.runners[slot].actions.insert(packet.id);
+                let delay = self.rng.range(100, 5_000);
+                self.tick(slot, delay, Tick::ActionEnd(packet.id));
+            }
+            Effect::ReportAction(result) => {
+                self.runners[slot].actions.insert(result.id);
+                self.runners[slot].action_reports.push_back(result.id);
+                self.report_action(slot);
+            }
+            Effect::Goodbye(_) => {
+                let runner = &self.runners[slot];
+                // From here on it takes nothing any more: for the world it has left.
+                self.checker.ended.entry((slot, runner.incarnation)).or_insert(self.now);
+                if let Some(id) = runner.id {
+                    self.call(slot, Lane::Goodbye, Request::Goodbye(id));
+                }
+            }
+            // What a runner keeps on disk dies with its host here.
+            Effect::Spool(_) | Effect::ClearSpool | Effect::Tell(_) => {}
+            Effect::Exit => self.exit(slot),
+        }
+    }
+
+    fn exit(&mut self, slot: usize) {
+        let incarnation = self.runners[slot].incarnation;
+        self.note(|_| format!("runner {slot}.{incarnation} leaves"));
+        let left =
+            self.witness.live().find(|p| p.slot == slot && p.incarnation == incarnation).cloned();
+        if let Some(process) = left {
+            self.fail(format!(
+                "runner {slot}.{incarnation} leaves while attempt {} runs",
+                process.attempt
+            ));
+        }
+        self.is_gone(slot);
+    }
+
+    // ------------------------------------------------------------------------------------------
     // calls
 
-    fn exchange(&mut self, slot: usize) {
-        let key = self.rng.word();
+    fn call(&mut self, slot: usize, lane: Lane, request: Request) {
+        let request = Rc::new(request);
+        let call = Call { id: None, sent: self.now, tries: 0, request };
+        self.runners[slot].calls.insert(lane, call);
+        self.try_again(slot, lane);
+    }
+
+    fn try_again(&mut self, slot: usize, lane: Lane) {
+        let incarnation = self.runners[slot].incarnation;
+        let Some(call) = self.runners[slot].calls.get(&lane) else { return };
+        let id = self.send(Client::Runner(slot, incarnation, lane), call.request.clone());
+        if let Some(call) = self.runners[slot].calls.get_mut(&lane) {
+            (call.id, call.sent) = (Some(id), self.now);
+            call.tries += 1;
+        }
+    }
+
+    fn report_action(&mut self, slot: usize) {
         let runner = &mut self.runners[slot];
-        if runner.exchange.is_some() {
+        if runner.calls.contains_key(&Lane::Action) {
             return;
         }
-        if runner.is_disowned {
-            if !runner.held.is_empty() {
-                return;
-            }
-            runner.is_disowned = false;
-            runner.actions.clear();
-            runner.id = None;
-            runner.register_key = key;
-        }
-        let incarnation = runner.incarnation;
-        let request = match runner.id {
-            None => Request::Register { slot, incarnation, key: runner.register_key },
-            Some(id) if runner.actions.values().any(|is_over| *is_over) => {
-                let over =
-                    runner.actions.iter().find(|(_, is_over)| **is_over).map(|(action, _)| *action);
-                Request::ActionDone(id, over.unwrap_or(ActionId(0)))
-            }
-            Some(id)
-                if runner.is_leaving
-                    && runner.held.is_empty()
-                    && runner.spool.is_empty()
-                    && runner.actions.is_empty() =>
-            {
-                runner.goodbyes += 1;
-                // From here on it takes nothing any more: for the world it has left.
-                self.checker.ended.entry((slot, incarnation)).or_insert(self.now);
-                Request::Goodbye(id)
-            }
-            Some(id) => {
-                if !runner.is_claim_open {
-                    runner.claim_key = key;
-                    runner.claim_limit = if runner.is_leaving || runner.is_fenced { 0 } else { 8 };
-                    runner.is_claim_open = runner.claim_limit > 0;
-                }
-                Request::Claim {
-                    runner: id,
-                    key: runner.claim_key,
-                    limit: runner.claim_limit,
-                    started: runner.starts.clone(),
-                    completed: runner.spool.clone(),
-                }
-            }
+        let (Some(id), Some(action)) = (runner.id, runner.action_reports.pop_front()) else {
+            return;
         };
-        let id = self.send(Client::Exchange(slot, incarnation), request);
-        self.runners[slot].exchange = Some(Call { id, sent: self.now, gone: Vec::new() });
+        self.call(slot, Lane::Action, Request::ActionDone(id, action));
     }
 
     fn heartbeat(&mut self, slot: usize) {
-        let runner = &mut self.runners[slot];
-        let Some(id) = runner.id.filter(|_| runner.beat.is_none() && !runner.is_disowned) else {
-            return;
+        self.fence(slot);
+        let runner = &self.runners[slot];
+        let (Some(runner_id), Some(_)) = (runner.id, &runner.dispatcher) else { return };
+        let mut held = runner.held.refs();
+        held.sort_by_key(|held| held.id);
+        let gone = match self.sabotage {
+            Some(Sabotage::AbsencesUntold) => Vec::new(),
+            _ => runner.held.untold(),
         };
-        let held = runner.held.iter().map(|(id, hold)| (*id, hold.token.clone())).collect();
-        let gone: Vec<AttemptId> = runner.gone.iter().copied().collect();
-        let client = Client::Beat(slot, runner.incarnation);
-        let call = self.send(client, Request::Heartbeat { runner: id, held, gone: gone.clone() });
-        self.runners[slot].beat = Some(Call { id: call, sent: self.now, gone });
+        let body = Heartbeat { runner_id, held, gone, step_events: Vec::new() };
+        self.call(slot, Lane::Beat, Request::Heartbeat(body));
     }
 
-    /// The outstanding call that this is about, if there is one.
-    fn take_call(&mut self, client: Client, call: u64) -> Option<(usize, Call)> {
-        let (slot, incarnation, is_beat) = match client {
-            Client::Exchange(slot, incarnation) => (slot, incarnation, false),
-            Client::Beat(slot, incarnation) => (slot, incarnation, true),
-            Client::Person => return None,
-        };
-        let runner = &mut self.runners[slot];
-        if !runner.is_alive || runner.incarnation != incarnation {
-            return None;
-        }
-        let outstanding = if is_beat { &mut runner.beat } else { &mut runner.exchange };
-        let found = outstanding.take_if(|c| c.id == call)?;
-        Some((slot, found))
+    fn rhythm(&self, slot: usize) -> Rhythm {
+        // Who can be seen from elsewhere is never given up by time, and has no deadline.
+        let place = &self.scenario.slots[slot];
+        let disown = self.scenario.flows[place.flow].settings.disown_seconds;
+        let is_remote = place.sight == Sight::Remote;
+        Rhythm::new(LEASE_SECONDS, is_remote.then(|| i64::try_from(disown).unwrap_or(i64::MAX)))
     }
 
-    pub(crate) fn on_failed_call(&mut self, client: Client, call: u64) {
-        let Some((slot, _)) = self.take_call(client, call) else { return };
-        if let Client::Exchange(..) = client {
-            let runner = &mut self.runners[slot];
-            if runner.goodbyes > 3 {
-                return self.is_gone(slot);
-            }
-            match self.sabotage {
-                Some(Sabotage::ForgottenClaims) => runner.is_claim_open = false,
-                Some(Sabotage::ReportsDropped) => {
-                    let dropped = std::mem::take(&mut runner.spool);
-                    dropped.iter().for_each(|c| {
-                        runner.held.remove(&c.attempt);
-                    });
-                }
-                _ => {}
-            }
-            let delay = self.rng.range(500, 3_000);
-            self.plan_exchange(slot, delay);
+    fn fence(&mut self, slot: usize) {
+        let silence = self.now - self.runners[slot].contact;
+        let is_due = self.rhythm(slot).fence.is_some_and(|fence| silence >= millis(fence));
+        if is_due && !self.runners[slot].is_fenced && self.sabotage != Some(Sabotage::NoSelfFence) {
+            self.runners[slot].is_fenced = true;
+            self.note(|_| format!("slot {slot} has no contact and ends its jobs"));
+            self.tell(slot, Fact::OutOfContact);
         }
     }
 
-    pub(crate) fn on_answer(&mut self, client: Client, call: u64, answer: Answer) {
-        let (Client::Exchange(slot, incarnation) | Client::Beat(slot, incarnation)) = client else {
-            return;
-        };
-        if self.runners[slot].stalled_until > self.now
-            && self.runners[slot].incarnation == incarnation
-        {
+    /// Until the next heartbeat, or the fence if that comes before.
+    fn plan_beat(&mut self, slot: usize, is_answered: bool) {
+        let rhythm = self.rhythm(slot);
+        let pause = if is_answered { millis(rhythm.interval) } else { BEAT_AGAIN };
+        let silence = self.now - self.runners[slot].contact;
+        let to_fence = rhythm.fence.map_or(pause, |fence| (millis(fence) - silence).max(100));
+        self.tick(slot, pause.min(to_fence), Tick::Beat);
+    }
+
+    /// A call of a runner that lives, if it is the one that it waits for.
+    fn of_call(&mut self, client: Client, id: u64) -> Option<(usize, Lane)> {
+        let Client::Runner(slot, incarnation, lane) = client else { return None };
+        let runner = &self.runners[slot];
+        let is_mine = runner.is_alive && runner.incarnation == incarnation;
+        let is_awaited = runner.calls.get(&lane).is_some_and(|call| call.id == Some(id));
+        (is_mine && is_awaited).then_some((slot, lane))
+    }
+
+    pub(crate) fn on_failed_call(&mut self, client: Client, id: u64) {
+        let Some((slot, lane)) = self.of_call(client, id) else { return };
+        if self.runners[slot].stalled_until > self.now {
+            return self.plan(self.runners[slot].stalled_until, Event::Failed(client, id));
+        }
+        self.on_no_answer(slot, lane);
+    }
+
+    /// The network or the server failed: the same call again, after a while.
+    fn on_no_answer(&mut self, slot: usize, lane: Lane) {
+        let Some(call) = self.runners[slot].calls.get_mut(&lane) else { return };
+        call.id = None;
+        let tries = call.tries;
+        match (lane, self.sabotage) {
+            (Lane::Exchange, Some(Sabotage::ReportsDropped)) => {
+                self.runners[slot].calls.remove(&lane);
+                return self.tell(slot, Fact::Exchanged(ClaimResponse::default()));
+            }
+            (Lane::Listen, Some(Sabotage::ForgottenClaims)) => {
+                self.runners[slot].calls.remove(&lane);
+                return self.tell(slot, Fact::Heard(ClaimResponse::default()));
+            }
+            (Lane::Goodbye, _) if tries >= GOODBYE_TRIES => {
+                return self.tell(slot, Fact::GoodbyeFailed("no answer".into()));
+            }
+            _ => {}
+        }
+        if lane == Lane::Beat {
+            self.plan_beat(slot, false);
+        } else {
+            let pause = (FIRST_PAUSE << tries.min(10)).min(LONGEST_PAUSE);
+            let pause = self.rng.range(pause * 3 / 4, pause * 5 / 4);
+            self.tick(slot, pause, Tick::Retry(lane));
+        }
+        if !matches!(lane, Lane::Register | Lane::Goodbye) {
+            self.tell(slot, Fact::ServerLost("no answer".into(), None));
+        }
+    }
+
+    pub(crate) fn on_answer(&mut self, client: Client, id: u64, answer: Answer) {
+        let Some((slot, lane)) = self.of_call(client, id) else { return };
+        if self.runners[slot].stalled_until > self.now {
             let at = self.runners[slot].stalled_until;
-            return self.plan(at, Event::Answered(client, call, Box::new(answer)));
+            return self.plan(at, Event::Answered(client, id, Box::new(answer)));
         }
-        let Some((slot, sent)) = self.take_call(client, call) else { return };
-        self.note(|_| format!("slot {slot} hears #{call}"));
-        if matches!(answer, Answer::Broken) {
-            let delay = self.rng.range(100, 1_000);
-            if let Client::Exchange(..) = client {
-                self.plan_exchange(slot, delay);
-            }
-            return;
-        }
+        self.note(|_| format!("slot {slot} hears #{id}"));
         let runner = &mut self.runners[slot];
-        if matches!(answer, Answer::RunnerEnded) {
-            return self.on_disowned(slot);
+        let sent = runner.calls.get(&lane).map_or(0, |call| call.sent);
+        runner.contact = runner.contact.max(sent);
+        if matches!(answer, Answer::Broken) {
+            return self.on_no_answer(slot, lane);
         }
-        runner.contact = runner.contact.max(sent.sent);
-        runner.is_fenced = false;
+        let Some(call) = runner.calls.remove(&lane) else { return };
         match answer {
-            Answer::Registered(id) => {
-                runner.id = Some(id);
-                self.plan_exchange(slot, 1);
-            }
-            Answer::Claimed { attempts, actions, cancel, started, completed, complete } => {
-                for action in actions {
-                    // One that it executes already is not begun again.
-                    if let Entry::Vacant(place) = self.runners[slot].actions.entry(action) {
-                        place.insert(false);
-                        let delay = self.rng.range(100, 5_000);
-                        self.tick(slot, delay, Tick::ActionEnd(action));
-                    }
+            Answer::Registered(id) => self.on_registered(slot, id),
+            Answer::Claimed(answer) => self.on_claimed(slot, lane, &call.request, *answer),
+            Answer::Beat(answer) => self.on_beat(slot, &call.request, answer),
+            Answer::ActionKnown(action) => self.on_action_reported(slot, action),
+            Answer::Done => self.tell(slot, Fact::GoodbyeAnswered(Vec::new())),
+            Answer::RunnerEnded => match (lane, &*call.request) {
+                (Lane::Action, Request::ActionDone(_, action)) => {
+                    self.on_action_reported(slot, *action);
                 }
-                self.on_claimed(slot, attempts, &cancel, &started, completed, complete);
-            }
-            Answer::ActionKnown(action) => {
-                runner.actions.remove(&action);
-                self.plan_exchange(slot, 1);
-            }
-            Answer::Beat { cancel, not_yours, forgotten } => {
-                sent.gone.iter().for_each(|id| {
-                    runner.gone.remove(id);
-                });
-                self.obey(slot, &cancel);
-                self.drop_strangers(slot, &not_yours);
-                let runner = &mut self.runners[slot];
-                for id in forgotten {
-                    if !runner.held.contains_key(&id)
-                        && self.sabotage != Some(Sabotage::ForgottenClaims)
-                    {
-                        runner.refused.insert(id);
-                        runner.gone.insert(id);
-                    }
-                }
-            }
-            Answer::Done => self.is_gone(slot),
-            Answer::Refused(_) | Answer::RunnerEnded | Answer::Broken => {}
+                _ => self.tell(slot, Fact::Refused("the runner has ended".into())),
+            },
+            Answer::Refused(_) | Answer::Broken => {}
         }
+    }
+
+    fn on_registered(&mut self, slot: usize, id: RunnerId) {
+        let place = &self.scenario.slots[slot];
+        let is_slurm = place.sight == Sight::Slurm;
+        let settings = Settings {
+            runner_id: id,
+            key: format!("{slot}.{}", self.runners[slot].incarnation),
+            capacity: place.capacity.clone(),
+            gpus: Vec::new(),
+            nodes: Vec::new(),
+            prefetch: Prefetch::Fixed(u32::try_from(place.prefetch).unwrap_or(0)),
+            leave_when_stuck: false,
+            idle_limit: None,
+            ignore_completion: false,
+            strict_scheduler_match: false,
+            end: None,
+            end_margin: Duration::ZERO,
+            wait_for_server: WAIT_FOR_SERVER,
+            doubt: is_slurm.then_some(DOUBT),
+            reason_at_end: StopReason::Stopped,
+            wall_clock: || 0,
+        };
+        let now = self.instant();
+        let runner = &mut self.runners[slot];
+        runner.id = Some(id);
+        runner.dispatcher = Some(Dispatcher::new(settings, runner.held.clone(), now));
+        self.plan_beat(slot, true);
+        self.settle(slot, Vec::new());
     }
 
     fn on_claimed(
         &mut self,
         slot: usize,
-        attempts: Vec<Packet>,
-        cancel: &[AttemptId],
-        started: &[AttemptId],
-        completed: Vec<(AttemptId, ReportVerdict, Option<JobStatus>)>,
-        complete: bool,
+        lane: Lane,
+        request: &Request,
+        mut answer: ClaimResponse,
     ) {
-        let runner = &mut self.runners[slot];
-        runner.is_claim_open = false;
-        runner.starts.retain(|(id, _)| !started.contains(id));
-        for (id, verdict, status) in completed {
-            if let Some(at) = runner.spool.iter().position(|c| c.attempt == id) {
-                let report = runner.spool.remove(at);
-                let counts = verdict != ReportVerdict::Late && report.cause.is_none();
-                if counts
-                    && status.is_none_or(|s| s == JobStatus::Completed)
+        self.obey(&mut answer.cancel);
+        if let Request::Claim(request, _) = request {
+            for (report, result) in request.completed.iter().zip(&answer.completed) {
+                let counts = result.result != ReportVerdict::Late && report.cause.is_none();
+                let is_done = result.job_status.is_none_or(|s| s == JobStatus::Completed);
+                let process = self.witness.of(report.attempt.id);
+                if let Some(job) = process.map(|p| p.job).filter(|_| counts && is_done)
                     && self.sabotage != Some(Sabotage::TokensIgnored)
                 {
-                    self.checker.acknowledge(report.job, id);
+                    self.checker.acknowledge(job, report.attempt.id);
                 }
             }
-            runner.held.remove(&id);
         }
-        let has_news = !attempts.is_empty();
-        for packet in attempts {
-            self.take(slot, packet);
-        }
-        self.obey(slot, cancel);
-        let runner = &mut self.runners[slot];
-        let has_reports = !runner.spool.is_empty() || !runner.starts.is_empty();
-        if complete && runner.held.is_empty() && !has_reports && runner.actions.is_empty() {
-            runner.is_leaving = true;
-        }
-        let delay = match has_news || has_reports || self.runners[slot].is_leaving {
-            true => self.rng.range(5, 50),
-            false => self.rng.range(5_000, 10_000),
+        let fact = match lane {
+            Lane::Exchange => Fact::Exchanged(answer),
+            _ => Fact::Heard(answer),
         };
-        self.plan_exchange(slot, delay);
+        self.tell(slot, fact);
     }
 
-    fn take(&mut self, slot: usize, packet: Packet) {
-        let result = self.draw_result();
-        let runner = &mut self.runners[slot];
-        if runner.refused.contains(&packet.id) {
-            runner.gone.insert(packet.id);
-            return;
+    fn on_beat(&mut self, slot: usize, request: &Request, mut answer: HeartbeatAnswer) {
+        if let Request::Heartbeat(body) = request {
+            self.runners[slot].held.told(&body.gone);
         }
-        if runner.held.contains_key(&packet.id) {
-            return;
+        self.obey(&mut answer.cancel);
+        if self.sabotage == Some(Sabotage::ForgottenClaims) {
+            answer.forgotten.clear();
         }
-        let phase = Phase::Waiting;
-        runner.held.insert(packet.id, Hold { token: packet.token, job: packet.job, phase, result });
-        let delay = self.rng.range(1, 30);
-        self.tick(slot, delay, Tick::Spawn(packet.id));
+        self.plan_beat(slot, true);
+        if answer != HeartbeatAnswer::default() {
+            self.tell(slot, Fact::Heartbeat(answer));
+        }
     }
+
+    /// Notes when orders to stop were heard.
+    fn obey(&mut self, orders: &mut Vec<AttemptId>) {
+        for id in orders.iter() {
+            self.checker.ordered.entry(*id).or_insert(self.now);
+        }
+        if self.sabotage == Some(Sabotage::OrdersIgnored) {
+            orders.clear();
+        }
+    }
+
+    fn on_action_reported(&mut self, slot: usize, action: ActionId) {
+        self.runners[slot].actions.remove(&action);
+        self.report_action(slot);
+        self.tell(slot, Fact::ActionReported(action));
+    }
+
+    // ------------------------------------------------------------------------------------------
+    // processes
 
     fn draw_result(&mut self) -> Result<(), (i64, Cause)> {
         if !self.rng.chance(self.scenario.failing) {
@@ -496,29 +583,11 @@ impl World {
         ]))
     }
 
-    // ------------------------------------------------------------------------------------------
-    // processes
-
-    fn cpus_of(&self, job: JobId) -> i64 {
-        self.scenario
-            .place(job)
-            .map_or(1, |(flow, i)| i64::from(self.scenario.flows[flow].jobs[i].class.cpus))
-    }
-
     fn spawn(&mut self, slot: usize, attempt: AttemptId) {
-        let runner = &self.runners[slot];
-        let Some(hold) = runner.held.get(&attempt).filter(|h| h.phase == Phase::Waiting) else {
-            return;
-        };
-        let (job, token, result) = (hold.job, hold.token.clone(), hold.result);
-        if runner.is_fenced || runner.is_disowned || runner.is_leaving {
-            return self.stop(slot, attempt, Some(Cause::Stopped));
-        }
-        let busy = |h: &&Hold| matches!(h.phase, Phase::Running | Phase::Stopping(_));
-        let used: i64 = runner.held.values().filter(busy).map(|h| self.cpus_of(h.job)).sum();
-        if used + self.cpus_of(job) > self.scenario.slots[slot].capacity.num_cpus {
-            return;
-        }
+        let Some(work) = self.runners[slot].work.get_mut(&attempt) else { return };
+        let Phase::Waiting = work.phase else { return };
+        work.phase = Phase::Running;
+        let (job, token, result) = (work.packet.job_id, work.packet.token.clone(), work.result);
         let verdict = self.checker.on_start(job, attempt, &self.witness, &self.server.durable);
         self.demand(verdict);
         let incarnation = self.runners[slot].incarnation;
@@ -527,168 +596,79 @@ impl World {
                 "slot {slot} starts attempt {attempt} of job {job}, which will end with {result:?}"
             )
         });
-        self.witness.start(Process {
-            job,
-            attempt,
-            slot,
-            incarnation,
-            started: self.now,
-            ended: None,
-            result: None,
-        });
-        let runner = &mut self.runners[slot];
-        runner.starts.push((attempt, token));
-        if let Some(hold) = runner.held.get_mut(&attempt) {
-            hold.phase = Phase::Running;
-        }
+        let started = self.now;
+        let process =
+            Process { job, attempt, slot, incarnation, started, ended: None, result: None };
+        self.witness.start(process);
         let duration = self.rng.wait(self.scenario.duration).min(20 * self.scenario.duration);
         self.tick(slot, duration, Tick::End(attempt));
-        self.plan_exchange(slot, 5);
+        let attempt = AttemptRef { id: attempt, token };
+        self.tell(slot, Fact::Started(StartReport { attempt, pid: 1, at_ms: self.now }));
     }
 
     fn on_process_end(&mut self, slot: usize, attempt: AttemptId, killed: bool) {
         let runner = &mut self.runners[slot];
-        let Some(hold) = runner.held.get_mut(&attempt) else { return };
-        let stop = match &hold.phase {
-            Phase::Running if !killed => None,
-            Phase::Stopping(cause) => Some(*cause),
-            Phase::Running | Phase::Waiting | Phase::Over => return,
-        };
-        let result = hold.result;
-        let seen = (!killed).then_some(result.map_err(|(_, cause)| cause));
-        self.witness.end(attempt, slot, runner.incarnation, self.now, seen);
+        let incarnation = runner.incarnation;
+        let Some(work) = runner.work.remove(&attempt) else { return };
+        let seen = (!killed).then_some(work.result.map_err(|(_, cause)| cause));
+        self.witness.end(attempt, slot, incarnation, self.now, seen);
         self.note(|_| {
             format!("slot {slot}: the process of attempt {attempt} ends, killed: {killed}")
         });
-        match stop {
-            // Not ours any more: its end is not reported, only that it is gone.
-            Some(None) => {
-                let runner = &mut self.runners[slot];
-                runner.held.remove(&attempt);
-                runner.gone.insert(attempt);
-                runner.refused.insert(attempt);
-                self.plan_exchange(slot, 5);
-            }
-            Some(Some(cause)) if killed => self.report(slot, attempt, 143, Some(cause)),
-            _ => match result {
-                Ok(()) => self.report(slot, attempt, 0, None),
-                Err((code, cause)) => self.report(slot, attempt, code, Some(cause)),
-            },
-        }
-        let waiting: Vec<AttemptId> = self.runners[slot]
-            .held
-            .iter()
-            .filter(|(_, h)| h.phase == Phase::Waiting)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in waiting {
-            self.tick(slot, 1, Tick::Spawn(id));
-        }
+        let report = self.report(&work);
+        self.tell(slot, Fact::Ended(Box::new(report)));
     }
 
-    fn report(&mut self, slot: usize, attempt: AttemptId, code: i64, cause: Option<Cause>) {
-        let runner = &mut self.runners[slot];
-        let Some(hold) = runner.held.get_mut(&attempt) else { return };
-        hold.phase = Phase::Over;
-        runner.spool.push(Completion {
-            attempt,
-            token: hold.token.clone(),
-            job: hold.job,
-            code,
-            cause,
-        });
-        self.plan_exchange(slot, 3);
+    fn report(&self, work: &Work) -> CompletionReport {
+        let ended = unstarted_report(work.packet.clone(), Cause::Exit, "", self.now);
+        let (return_code, cause, detail) = match (&work.phase, work.result) {
+            (Phase::Stopping(reason), _) => (143, Some(cause_of(reason)), told(reason)),
+            (Phase::Waiting | Phase::Running, Ok(())) => (0, None, None),
+            (Phase::Waiting | Phase::Running, Err((code, cause))) => (code, Some(cause), None),
+        };
+        // A runner that was stopped may have been in the middle of the script; every other end
+        // comes after it.
+        let has_run = work.packet.recovery.is_some() && !cause.is_some_and(Cause::is_stop);
+        let script = ScriptResult {
+            return_code: 0,
+            exec_seconds: 1.0,
+            timed_out: false,
+            stdout_path: None,
+            stderr_path: None,
+        };
+        let script = has_run.then_some(script);
+        CompletionReport { return_code, cause, detail, script, ..ended }
     }
 
-    /// Ends an attempt: reported for this cause, or not at all.
-    fn stop(&mut self, slot: usize, attempt: AttemptId, cause: Option<Cause>) {
+    /// Ends an attempt. One whose process does not run yet ends at once.
+    fn stop(&mut self, slot: usize, attempt: AttemptId, reason: &StopReason) {
         let grace = self.rng.range(1, KILL_GRACE);
-        let Some(hold) = self.runners[slot].held.get_mut(&attempt) else { return };
-        match (&hold.phase, cause) {
-            (Phase::Waiting, Some(cause)) => self.report(slot, attempt, 143, Some(cause)),
-            (Phase::Waiting, None) => {
-                let runner = &mut self.runners[slot];
-                runner.held.remove(&attempt);
-                runner.refused.insert(attempt);
-                runner.gone.insert(attempt);
+        let Some(work) = self.runners[slot].work.get_mut(&attempt) else { return };
+        match &work.phase {
+            Phase::Waiting | Phase::Running => {
+                let is_waiting = matches!(work.phase, Phase::Waiting);
+                work.phase = Phase::Stopping(reason.clone());
+                self.tick(slot, if is_waiting { 1 } else { grace }, Tick::Killed(attempt));
             }
-            (Phase::Running, cause) => {
-                hold.phase = Phase::Stopping(cause);
-                self.tick(slot, grace, Tick::Killed(attempt));
-            }
-            (Phase::Stopping(_) | Phase::Over, _) => {}
+            Phase::Stopping(_) => {}
         }
     }
+}
 
-    fn stop_all(&mut self, slot: usize, cause: Option<Cause>) {
-        let held: Vec<AttemptId> = self.runners[slot].held.keys().copied().collect();
-        for attempt in held {
-            self.stop(slot, attempt, cause);
-        }
-    }
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
 
-    /// Orders to stop; what it does not have it says so.
-    fn obey(&mut self, slot: usize, orders: &[AttemptId]) {
-        for id in orders {
-            self.checker.ordered.entry(*id).or_insert(self.now);
-        }
-        if self.sabotage == Some(Sabotage::OrdersIgnored) {
-            return;
-        }
-        for id in orders {
-            let runner = &mut self.runners[slot];
-            if runner.held.contains_key(id) {
-                self.stop(slot, *id, Some(Cause::Canceled));
-            } else {
-                runner.refused.insert(*id);
-                runner.gone.insert(*id);
-            }
-        }
+fn cause_of(reason: &StopReason) -> Cause {
+    match reason {
+        StopReason::Canceled => Cause::Canceled,
+        StopReason::Stopped | StopReason::NotOurs | StopReason::OutOfContact => Cause::Stopped,
+        StopReason::RunnerTimeUp => Cause::Walltime,
+        StopReason::Timeout { .. } => Cause::Timeout,
+        StopReason::Memory { .. } => Cause::Oom,
     }
+}
 
-    /// Attempts that are not its own any more.
-    fn drop_strangers(&mut self, slot: usize, strangers: &[AttemptId]) {
-        for id in strangers {
-            self.stop(slot, *id, None);
-        }
-    }
-
-    fn fence(&mut self, slot: usize) {
-        // Who can be seen from elsewhere is never given up by time, and has no deadline.
-        if self.scenario.slots[slot].sight != Sight::Remote {
-            return;
-        }
-        let flow = self.scenario.slots[slot].flow;
-        let due = self.runners[slot].contact + self.scenario.flows[flow].disown() - FENCE_MARGIN;
-        if self.now >= due
-            && !self.runners[slot].is_fenced
-            && self.sabotage != Some(Sabotage::NoSelfFence)
-        {
-            self.note(|_| format!("slot {slot} has no contact and ends its jobs"));
-            self.runners[slot].is_fenced = true;
-            self.stop_all(slot, Some(Cause::Lost));
-        }
-        let delay = (due - self.now).max(5_000);
-        self.tick(slot, delay, Tick::Fence);
-    }
-
-    /// The server has given it up: nothing it has counts any more.
-    fn on_disowned(&mut self, slot: usize) {
-        let runner = &mut self.runners[slot];
-        if runner.is_disowned {
-            return;
-        }
-        runner.is_disowned = true;
-        runner.is_claim_open = false;
-        runner.spool.clear();
-        runner.starts.clear();
-        runner.gone.clear();
-        runner.held.retain(|_, h| h.phase != Phase::Over);
-        if runner.is_leaving {
-            return self.is_gone(slot);
-        }
-        self.note(|_| format!("slot {slot} hears that it was given up"));
-        self.stop_all(slot, None);
-        self.plan_exchange(slot, KILL_GRACE + 100);
-    }
+fn told(reason: &StopReason) -> Option<EndDetail> {
+    (*reason == StopReason::Stopped).then_some(EndDetail::ToldToStop)
 }

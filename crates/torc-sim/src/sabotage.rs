@@ -48,6 +48,10 @@ pub enum Sabotage {
     ForgottenClaims,
     /// A runner ignores orders to stop.
     OrdersIgnored,
+    /// A runner that leaves or was cut off does not end what it runs.
+    StopsIgnored,
+    /// A runner does not tell which attempts it does not have.
+    AbsencesUntold,
     /// A runner drops a report whose answer was lost.
     ReportsDropped,
     /// The trigger of an action is not written.

@@ -7,12 +7,16 @@
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
-use crate::wire::{Answer, Completion, Named, Packet, Request, Scope, Wish};
+use crate::wire::{Answer, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use torc_engine::{Change, Claim, End, JobIx, Limits, Lost, Refused, Workflow};
-use torc_model::api::{ErrorCode, Evidence, ReportVerdict, ScriptResult};
-use torc_model::ids::{ActionId, AttemptId, RunnerId};
+use torc_model::api::{
+    ActionPacket, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport,
+    ErrorCode, Evidence, Heartbeat, HeartbeatAnswer, ReportResult, ReportVerdict,
+};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::plan::ActionKind;
 use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
 
 /// A claimed attempt that its runner does not list after this long never reached it.
@@ -33,7 +37,7 @@ pub struct Known {
     pub heard_wall: i64,
     told: BTreeSet<AttemptId>,
     /// Actions that it was given: by which claim, and when.
-    given: Vec<(u64, ActionId, i64)>,
+    given: Vec<(String, ActionId, i64)>,
     /// An earlier process may have given it actions that it never heard of.
     is_unsure: bool,
 }
@@ -341,13 +345,20 @@ impl Server {
             Request::Register { slot, incarnation, key } => {
                 self.register(*slot, *incarnation, *key, now)
             }
-            Request::Claim { runner, key, limit, started, completed } => {
-                let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
-                self.claim(flow, *runner, *key, *limit, started, completed, now, nonce)
+            Request::Claim(request, is_woken) => {
+                let flow = match is_woken {
+                    // The runner has said nothing new.
+                    true => self.runners.get(&request.runner_id).map(|known| known.flow),
+                    false => self.hear(request.runner_id, now),
+                };
+                let Some(flow) = flow else { return Ok(Answer::RunnerEnded) };
+                self.claim(flow, request, now, nonce)
             }
-            Request::Heartbeat { runner, held, gone } => {
-                let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
-                self.heartbeat(flow, *runner, held, gone, now)
+            Request::Heartbeat(body) => {
+                let Some(flow) = self.hear(body.runner_id, now) else {
+                    return Ok(Answer::RunnerEnded);
+                };
+                self.heartbeat(flow, body, now)
             }
             Request::ActionDone(runner, action) => {
                 let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
@@ -400,43 +411,35 @@ impl Server {
         Ok(Answer::Registered(id))
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, at its only call site"
-    )]
     fn claim(
         &mut self,
         flow: usize,
-        runner: RunnerId,
-        key: u64,
-        limit: usize,
-        started: &[Named],
-        completed: &[Completion],
+        request: &ClaimRequest,
         now: i64,
         nonce: u64,
     ) -> Result<Answer, Broken> {
-        for (attempt, token) in started {
-            if let Some(index) = self.flows[flow].may_report(*attempt, runner, token) {
+        let runner = request.runner_id;
+        for report in &request.started {
+            let attempt = &report.attempt;
+            if let Some(index) = self.flows[flow].may_report(attempt.id, runner, &attempt.token) {
                 self.apply(flow, now, |w, _, at| w.started(index, 1, at))?;
             }
         }
-        let mut results = Vec::new();
-        for report in completed {
-            results.push(self.complete(flow, runner, report, now)?);
+        let mut completed = Vec::new();
+        for report in &request.completed {
+            completed.push(self.complete(flow, runner, report, now)?);
         }
-        let actions = self.claim_actions(flow, runner, key, now)?;
-        let key = key.to_string();
-        let known = self.repeated(flow, runner, &key);
-        let may_claim = limit > 0 && !self.flows[flow].canceled && !self.is_paused(flow, now);
-        let given = if known.is_empty() && may_claim {
-            let slot = &self.scenario.slots[self.runners[&runner].slot];
-            let (capacity, prefetch) = (slot.capacity.clone(), slot.prefetch);
+        let actions = self.claim_actions(flow, runner, &request.key, now)?;
+        let mut attempts = self.repeated(flow, runner, &request.key);
+        let may_claim =
+            request.limit > 0 && !self.flows[flow].canceled && !self.is_paused(flow, now);
+        if attempts.is_empty() && may_claim {
             let claim = |now| Claim {
                 runner,
-                key: &key,
-                limit,
-                prefetch,
-                capacity: &capacity,
+                key: &request.key,
+                limit: usize::try_from(request.limit).unwrap_or(0),
+                prefetch: usize::try_from(request.prefetch).unwrap_or(0),
+                capacity: &request.capacity,
                 time_left: None,
                 scheduler: None,
                 strict_scheduler: false,
@@ -445,14 +448,11 @@ impl Server {
                 nonce,
             };
             let claimed = self.apply(flow, now, |w, limits, at| w.claim(&claim(at), limits))?;
-            claimed
-                .into_iter()
-                .map(|c| Packet { id: c.attempt, token: c.token, job: c.job })
-                .collect()
-        } else {
-            known
-        };
+            attempts =
+                claimed.into_iter().map(|c| self.packet(flow, c.job, c.attempt, c.token)).collect();
+        }
         let orders = self.flows[flow].orders_for(runner);
+        let is_alone = self.runners.values().filter(|known| known.flow == flow).count() == 1;
         let cancel = match self.runners.get_mut(&runner) {
             Some(known) => {
                 known.told.retain(|told| orders.contains(told));
@@ -460,14 +460,43 @@ impl Server {
             }
             None => orders,
         };
-        Ok(Answer::Claimed {
-            attempts: given,
+        Ok(Answer::Claimed(Box::new(ClaimResponse {
+            attempts,
             actions,
             cancel,
-            started: started.iter().map(|(id, _)| *id).collect(),
-            completed: results,
-            complete: self.flows[flow].is_complete(),
-        })
+            completed,
+            workflow_complete: self.flows[flow].is_complete(),
+            is_alone,
+            ..ClaimResponse::default()
+        })))
+    }
+
+    /// What a runner needs to know of an attempt.
+    fn packet(&self, flow: usize, job_id: JobId, id: AttemptId, token: String) -> AttemptPacket {
+        let place = self.scenario.place(job_id);
+        let class = place.map(|(flow, index)| &self.scenario.flows[flow].jobs[index].class);
+        AttemptPacket {
+            id,
+            token,
+            job_id,
+            job_name: String::new(),
+            run_id: self.flows[flow].run,
+            attempt_id: 1,
+            command: String::new(),
+            invocation_script: None,
+            steps: None,
+            env: BTreeMap::new(),
+            num_cpus: class.map_or(1, |class| i64::from(class.cpus)),
+            num_gpus: 0,
+            num_nodes: 1,
+            memory_bytes: None,
+            time_limit_seconds: None,
+            stdio: None,
+            output_files: Vec::new(),
+            lists: Vec::new(),
+            strictness: Default::default(),
+            recovery: self.working.attempt(id).and_then(|row| row.recovery.clone()),
+        }
     }
 
     /// What is triggered, and what a lost answer had already brought.
@@ -475,9 +504,9 @@ impl Server {
         &mut self,
         flow: usize,
         runner: RunnerId,
-        key: u64,
+        key: &str,
         now: i64,
-    ) -> Result<Vec<ActionId>, Broken> {
+    ) -> Result<Vec<ActionPacket>, Broken> {
         if self.scenario.flows[flow].actions.is_empty() {
             return Ok(Vec::new());
         }
@@ -485,7 +514,7 @@ impl Server {
         let unsure = std::mem::replace(&mut known.is_unsure, false);
         let is_once = self.sabotage == Some(Sabotage::ActionsGivenOnce);
         let repeated =
-            |id: ActionId| known.given.iter().any(|(of, given, _)| (*of, *given) == (key, id));
+            |id: ActionId| known.given.iter().any(|(of, given, _)| *of == key && *given == id);
         let lately = |id: ActionId| {
             known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS)
         };
@@ -500,18 +529,26 @@ impl Server {
             ids.extend(self.apply(flow, now, |w, _, _| w.claim_actions(runner, false))?);
         }
         if let Some(known) = self.runners.get_mut(&runner) {
-            known.given.extend(ids.iter().map(|id| (key, *id, now)));
+            known.given.extend(ids.iter().map(|id| (key.to_owned(), *id, now)));
         }
-        Ok(ids)
+        let trigger_of = |id: ActionId| {
+            let (flow, index) = self.scenario.place_of_action(id)?;
+            Some(self.scenario.flows[flow].actions[index].trigger)
+        };
+        let packet = |id: ActionId| {
+            let what = ActionKind::RunCommands { commands: Vec::new() };
+            Some(ActionPacket { id, trigger: trigger_of(id)?, what })
+        };
+        Ok(ids.into_iter().filter_map(packet).collect())
     }
 
     /// A claim whose answer was lost: the same attempts again.
-    fn repeated(&self, flow: usize, runner: RunnerId, key: &str) -> Vec<Packet> {
+    fn repeated(&self, flow: usize, runner: RunnerId, key: &str) -> Vec<AttemptPacket> {
         let workflow = &self.flows[flow];
         let of_key = |index: JobIx| {
             let job = workflow.job(index);
             let held = job.held().filter(|h| h.key == key)?;
-            Some(Packet { id: held.attempt, token: held.token.clone(), job: job.id() })
+            Some(self.packet(flow, job.id(), held.attempt, held.token.clone()))
         };
         workflow.held_by(runner).filter_map(of_key).collect()
     }
@@ -520,64 +557,48 @@ impl Server {
         &mut self,
         flow: usize,
         runner: RunnerId,
-        report: &Completion,
+        report: &CompletionReport,
         now: i64,
-    ) -> Result<(AttemptId, ReportVerdict, Option<JobStatus>), Broken> {
-        let id = report.attempt;
-        let mut right = self.flows[flow].may_report(id, runner, &report.token);
+    ) -> Result<ReportResult, Broken> {
+        let id = report.attempt.id;
+        let mut right = self.flows[flow].may_report(id, runner, &report.attempt.token);
         if self.sabotage == Some(Sabotage::TokensIgnored) && right.is_none() {
-            let index = self.flows[flow].find(report.job);
+            let job = self.working.attempt(id).map(|row| row.job);
+            let index = job.and_then(|job| self.flows[flow].find(job));
             right = index.filter(|i| self.flows[flow].job(*i).held().is_some());
         }
         let Some(index) = right else { return Ok(self.late(runner, report)) };
-        // A runner that was stopped may have been in the middle of the script; every other end
-        // comes after it.
-        let has_script = self.flows[flow].job(index).has_script();
-        let ran = ScriptResult {
-            return_code: 0,
-            exec_seconds: 1.0,
-            timed_out: false,
-            stdout_path: None,
-            stderr_path: None,
-        };
         let end = End {
             at: now + self.clock_offset,
-            return_code: Some(report.code),
+            return_code: Some(report.return_code),
             cause: report.cause,
             // Different jobs take different times, so that ranks are made anew on the way.
             exec_seconds: Some((id.0 % 7 + 1) as f64),
-            script: (has_script && !report.cause.is_some_and(Cause::is_stop)).then_some(ran),
+            script: report.script.clone(),
             ..End::new(EndedBy::Runner, now)
         };
         let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits))?;
-        Ok((id, ReportVerdict::Accepted, Some(ended.status)))
+        let (result, job_status) = (ReportVerdict::Accepted, Some(ended.status));
+        Ok(ReportResult { id, result, outcome: None, job_status })
     }
 
     /// A report about an attempt that is no longer the runner's: known already, or too late.
-    fn late(
-        &self,
-        runner: RunnerId,
-        report: &Completion,
-    ) -> (AttemptId, ReportVerdict, Option<JobStatus>) {
-        let id = report.attempt;
+    fn late(&self, runner: RunnerId, report: &CompletionReport) -> ReportResult {
+        let id = report.attempt.id;
         let known = self.working.attempt(id).is_some_and(|row| {
-            let mine = row.token.as_deref() == Some(&report.token) && row.runner == Some(runner);
+            let mine =
+                row.token.as_deref() == Some(&report.attempt.token) && row.runner == Some(runner);
             mine && !row.state.is_live() && row.ended_by == Some(EndedBy::Runner)
         });
-        let verdict = if known { ReportVerdict::Repeated } else { ReportVerdict::Late };
-        (id, verdict, None)
+        let result = if known { ReportVerdict::Repeated } else { ReportVerdict::Late };
+        ReportResult { id, result, outcome: None, job_status: None }
     }
 
-    fn heartbeat(
-        &mut self,
-        flow: usize,
-        runner: RunnerId,
-        held: &[Named],
-        gone: &[AttemptId],
-        now: i64,
-    ) -> Result<Answer, Broken> {
+    fn heartbeat(&mut self, flow: usize, body: &Heartbeat, now: i64) -> Result<Answer, Broken> {
+        let Heartbeat { runner_id: runner, held, gone, .. } = body;
+        let runner = *runner;
         let silence_is_proof = self.sabotage == Some(Sabotage::AbsenceIsProof);
-        let present: Vec<AttemptId> = held.iter().map(|(id, _)| *id).collect();
+        let present: Vec<AttemptId> = held.iter().map(|held| held.id).collect();
         self.apply(flow, now, |w, limits, at| {
             for id in gone {
                 w.never_arrived(runner, *id, limits, at);
@@ -588,14 +609,14 @@ impl Server {
                     w.never_arrived(runner, *id, limits, at);
                 }
             }
-            let mine = |(id, token): &&Named| w.may_report(*id, runner, token).is_some();
-            let not_yours = held.iter().filter(|named| !mine(named)).map(|(id, _)| *id).collect();
+            let mine = |held: &&AttemptRef| w.may_report(held.id, runner, &held.token).is_some();
+            let not_yours = held.iter().filter(|held| !mine(held)).map(|held| held.id).collect();
             let forgotten = w.claimed_before(runner, at - FORGOTTEN_MS);
-            Answer::Beat {
+            Answer::Beat(HeartbeatAnswer {
                 cancel: w.orders_for(runner),
                 not_yours,
                 forgotten: forgotten.into_iter().filter(|a| !present.contains(a)).collect(),
-            }
+            })
         })
     }
 

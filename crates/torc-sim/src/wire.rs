@@ -1,27 +1,9 @@
 //! What travels between runners, people and the server.
 
+use std::sync::Arc;
 use torc_engine::{JobIx, Seeds};
-use torc_model::api::ReportVerdict;
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
-use torc_model::status::{Cause, JobStatus};
-
-/// An attempt and the right to speak for it.
-pub type Named = (AttemptId, String);
-
-/// How an attempt ended, as its runner saw it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Completion {
-    /// Which.
-    pub attempt: AttemptId,
-    /// Its token.
-    pub token: String,
-    /// Its job.
-    pub job: JobId,
-    /// Return code.
-    pub code: i64,
-    /// Why it failed.
-    pub cause: Option<Cause>,
-}
+use torc_model::api::{ClaimRequest, ClaimResponse, Heartbeat, HeartbeatAnswer};
+use torc_model::ids::{ActionId, RunnerId};
 
 /// What a reservation pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,28 +62,10 @@ pub enum Request {
         /// Its word for this registration.
         key: u64,
     },
-    /// Reports, then work.
-    Claim {
-        /// Who.
-        runner: RunnerId,
-        /// Its word for this claim.
-        key: u64,
-        /// At most so many.
-        limit: usize,
-        /// Attempts that started.
-        started: Vec<Named>,
-        /// Attempts that ended.
-        completed: Vec<Completion>,
-    },
+    /// Reports, then work; true: it waited at the server and something has happened since.
+    Claim(Arc<ClaimRequest>, bool),
     /// A runner is alive.
-    Heartbeat {
-        /// Who.
-        runner: RunnerId,
-        /// What it has.
-        held: Vec<Named>,
-        /// What it was asked about and does not have.
-        gone: Vec<AttemptId>,
-    },
+    Heartbeat(Heartbeat),
     /// A runner executed an action.
     ActionDone(RunnerId, ActionId),
     /// A runner leaves.
@@ -110,46 +74,15 @@ pub enum Request {
     Person(usize, Wish),
 }
 
-/// One attempt for a runner.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Packet {
-    /// Its row.
-    pub id: AttemptId,
-    /// Its token.
-    pub token: String,
-    /// Its job.
-    pub job: JobId,
-}
-
 /// What the server answers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// Welcome.
     Registered(RunnerId),
     /// Work and news.
-    Claimed {
-        /// Attempts it now owns.
-        attempts: Vec<Packet>,
-        /// Actions it must execute.
-        actions: Vec<ActionId>,
-        /// Attempts it must stop.
-        cancel: Vec<AttemptId>,
-        /// Starts that were heard.
-        started: Vec<AttemptId>,
-        /// What became of its reports.
-        completed: Vec<(AttemptId, ReportVerdict, Option<JobStatus>)>,
-        /// There is no more work.
-        complete: bool,
-    },
+    Claimed(Box<ClaimResponse>),
     /// News.
-    Beat {
-        /// Attempts it must stop.
-        cancel: Vec<AttemptId>,
-        /// Attempts that are not its own.
-        not_yours: Vec<AttemptId>,
-        /// Attempts that it was given but did not list.
-        forgotten: Vec<AttemptId>,
-    },
+    Beat(HeartbeatAnswer),
     /// The action's end is known.
     ActionKnown(ActionId),
     /// Done.

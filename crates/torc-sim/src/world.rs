@@ -1,7 +1,7 @@
 //! The world: one queue of events, one clock, one stream of chance. No threads, no real time.
 
 use crate::check::{Checker, same, same_limits};
-use crate::runner::{Runner, Tick};
+use crate::runner::{Lane, Runner, Tick};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Faults, Scenario, Sight};
 use crate::server::Server;
@@ -11,10 +11,13 @@ use crate::witness::Witness;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use torc_engine::{Allocation, Change, Life, Process, RunnerLife};
+use torc_model::api::ClaimRequest;
 use torc_model::chance::Rng;
 use torc_model::ids::RunnerId;
-use torc_model::status::{Cause, JobStatus};
+use torc_model::status::{ActionState, Cause, JobStatus};
 
 /// A runner is shown as out of contact after this long.
 const LEASE: i64 = 60_000;
@@ -38,10 +41,8 @@ const MOST_EVENTS: u64 = 400_000;
 /// Who made a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Client {
-    /// A runner's loop that reports and claims.
-    Exchange(usize, u32),
-    /// A runner's heartbeat.
-    Beat(usize, u32),
+    /// A runner process, on one of its lanes.
+    Runner(usize, u32, Lane),
     /// A user.
     Person,
 }
@@ -55,6 +56,8 @@ pub enum Event {
     Answered(Client, u64, Box<Answer>),
     /// A call failed: refused, broken off or given up.
     Failed(Client, u64),
+    /// A claim that waits at the server has waited long enough.
+    WaitOver(u64),
     /// A transaction reaches the disk.
     Commit(u32),
     /// The server looks for dead runners.
@@ -188,6 +191,18 @@ pub struct World {
     commits: u64,
     is_commit_planned: bool,
     replies: Vec<(Client, u64, Answer)>,
+    /// Claims that wait at the server for work.
+    waiting: Vec<Waiting>,
+    /// The beginning of time, for parts that count in instants.
+    epoch: Instant,
+}
+
+/// A claim that waits at the server.
+struct Waiting {
+    client: Client,
+    call: u64,
+    request: Arc<ClaimRequest>,
+    answer: Answer,
 }
 
 impl World {
@@ -212,6 +227,8 @@ impl World {
             commits: 0,
             is_commit_planned: false,
             replies: Vec::new(),
+            waiting: Vec::new(),
+            epoch: Instant::now(),
             rng,
             scenario,
         };
@@ -315,6 +332,17 @@ impl World {
         }
     }
 
+    /// Now, for parts that count in instants.
+    pub(crate) fn instant(&self) -> Instant {
+        self.epoch + Duration::from_millis(self.now.unsigned_abs())
+    }
+
+    /// The first millisecond at which this instant has come.
+    pub(crate) fn millis(&self, at: Instant) -> i64 {
+        let time = at.saturating_duration_since(self.epoch);
+        i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)
+    }
+
     /// Writes a line of the trace, if one is wanted.
     pub(crate) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
         if self.trace.is_some() {
@@ -343,7 +371,7 @@ impl World {
     // network
 
     /// Sends a request; the number names the call.
-    pub(crate) fn send(&mut self, client: Client, request: Request) -> u64 {
+    pub(crate) fn send(&mut self, client: Client, request: Rc<Request>) -> u64 {
         self.calls += 1;
         let call = self.calls;
         self.note(|_| format!("{client:?} #{call} sends {request:?}"));
@@ -353,7 +381,6 @@ impl World {
             self.plan(self.now + PATIENCE, Event::Failed(client, call));
             return call;
         }
-        let request = Rc::new(request);
         let at = self.arrival(client, call);
         self.plan(at, Event::Arrive(client, call, request.clone()));
         if self.hits(|f| f.repeat) {
@@ -379,9 +406,7 @@ impl World {
 
     fn is_cut(&self, client: Client) -> bool {
         match client {
-            Client::Exchange(slot, _) | Client::Beat(slot, _) => {
-                self.runners[slot].cut_until > self.now
-            }
+            Client::Runner(slot, ..) => self.runners[slot].cut_until > self.now,
             Client::Person => false,
         }
     }
@@ -404,10 +429,16 @@ impl World {
         match event {
             Event::Arrive(client, call, request) => self.on_arrival(client, call, &request),
             Event::Answered(client, call, answer) => match client {
-                Client::Exchange(..) | Client::Beat(..) => self.on_answer(client, call, *answer),
+                Client::Runner(..) => self.on_answer(client, call, *answer),
                 Client::Person => self.note(|_| format!("#{call} is answered {answer:?}")),
             },
             Event::Failed(client, call) => self.on_failed_call(client, call),
+            Event::WaitOver(call) => {
+                if let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) {
+                    let Waiting { client, answer, .. } = self.waiting.swap_remove(at);
+                    self.reply(client, call, answer);
+                }
+            }
             Event::Commit(epoch) => self.on_commit(epoch),
             Event::Sweep(epoch) => self.on_sweep(epoch),
             Event::ServerUp => self.on_server_up(),
@@ -497,6 +528,9 @@ impl World {
         for (client, call, _) in std::mem::take(&mut self.replies) {
             self.plan(self.now + 5, Event::Failed(client, call));
         }
+        for Waiting { client, call, .. } in std::mem::take(&mut self.waiting) {
+            self.plan(self.now + 5, Event::Failed(client, call));
+        }
         let down = self.rng.pick(&[50, 1_000, 5_000, 30_000, 120_000]);
         self.plan(self.now + down, Event::ServerUp);
     }
@@ -509,9 +543,9 @@ impl World {
         let fails = self.hits(|f| f.savepoint);
         let nonce = self.rng.word();
         let heard = match request {
-            Request::Claim { runner, .. }
-            | Request::Heartbeat { runner, .. }
-            | Request::ActionDone(runner, _) => Some(*runner),
+            Request::Claim(request, is_woken) => (!is_woken).then_some(request.runner_id),
+            Request::Heartbeat(body) => Some(body.runner_id),
+            Request::ActionDone(runner, _) => Some(*runner),
             Request::Register { .. } | Request::Goodbye(_) | Request::Person(..) => None,
         };
         if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
@@ -522,7 +556,19 @@ impl World {
             Err(what) => return self.fail(format!("schema: {what}")),
         };
         self.note(|_| format!("the server takes #{call}: {answer:?}"));
-        if self.sabotage == Some(Sabotage::AnswersBeforeCommit) {
+        if let (Request::Claim(request, _), Answer::Claimed(given)) = (request, &answer)
+            && request.wait_seconds > 0.0
+            && given.attempts.is_empty()
+            && given.actions.is_empty()
+            && given.cancel.is_empty()
+            && !given.workflow_complete
+            && request.is_alone == Some(given.is_alone)
+        {
+            let request = request.clone();
+            let wait = (request.wait_seconds * 1000.0) as i64;
+            self.waiting.push(Waiting { client, call, request, answer });
+            self.plan(self.now + wait, Event::WaitOver(call));
+        } else if self.sabotage == Some(Sabotage::AnswersBeforeCommit) {
             self.reply(client, call, answer);
         } else {
             self.replies.push((client, call, answer));
@@ -563,7 +609,15 @@ impl World {
             self.reply(client, call, answer);
         }
         if ready {
-            self.wake_runners();
+            self.wake();
+        }
+    }
+
+    /// Something happened that claims wait for: they are looked at again.
+    fn wake(&mut self) {
+        for Waiting { client, call, request, .. } in std::mem::take(&mut self.waiting) {
+            let at = self.now + self.rng.range(1, 5);
+            self.plan(at, Event::Arrive(client, call, Rc::new(Request::Claim(request, true))));
         }
     }
 
@@ -576,8 +630,15 @@ impl World {
                 self.fail(format!("schema: {what}"));
                 return false;
             }
-            ready |=
-                matches!(write, Write::Change(_, Change::Job { status: JobStatus::Ready, .. }));
+            ready |= matches!(
+                write,
+                Write::Change(
+                    _,
+                    Change::Job { status: JobStatus::Ready, .. }
+                        | Change::AttemptCancelRequested(_)
+                        | Change::Action { state: ActionState::Triggered, .. }
+                )
+            );
             let verdict = self.checker.on_write(
                 write,
                 &self.server.durable,
