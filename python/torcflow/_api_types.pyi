@@ -371,6 +371,9 @@ class Diagnosis(TypedDict):
     proof: list[Proof]
     rule: NotRequired[str | None]
     summary: str
+class EarlierView(TypedDict):
+    other: NotRequired[WorkflowView | None]
+    workflow: NotRequired[WorkflowView | None]
 EndDetail = Literal['recovery_script', 'told_to_stop', 'job_timeout', 'enforced_runtime', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime']
 EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
 class ErrorBody(TypedDict):

@@ -65,6 +65,12 @@ impl Client {
         self.get(&format!("/workflows{query}")).await
     }
 
+    /// The workflow that a spec describes, if it was run before; `query` holds `name`, `directory`,
+    /// `spec_path` and `spec_digest`.
+    pub async fn find_earlier_workflow(&self, query: &Query) -> Result<EarlierView, Error> {
+        self.get(&format!("/workflows/earlier{query}")).await
+    }
+
     /// One workflow.
     pub async fn get_workflow(&self, id: WorkflowId) -> Result<WorkflowView, Error> {
         self.get(&format!("/workflows/{id}")).await

@@ -9,6 +9,7 @@
 pub mod api;
 pub mod chance;
 pub mod class;
+pub mod digest;
 pub mod event;
 pub mod family;
 pub mod filter;

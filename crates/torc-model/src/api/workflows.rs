@@ -355,6 +355,18 @@ pub struct UpdateFailureHandler {
     pub rules: Option<String>,
 }
 
+/// What a server knows of a spec that is about to be run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EarlierView {
+    /// The workflow that this spec describes, if it was run before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowView>,
+    /// The newest workflow of this name in this directory, if it was made from another file. With the
+    /// digest of the spec it is named only if the spec differs too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<WorkflowView>,
+}
+
 /// Whether a workflow is done.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct IsCompleteView {

@@ -45,6 +45,7 @@ pub struct Rule {
 const TABLE: &[(&str, Role, About)] = &[
     // To look.
     ("delete_current_ui_session", Read, Server),
+    ("find_earlier_workflow", Read, List),
     ("get_access_group", Read, Groups),
     ("get_attempt", Read, Path(Attempt)),
     ("get_classification", Read, Path(Classification)),

@@ -104,6 +104,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(server::vacuum),
         route!(workflows::list_workflows, workflows::create_workflow),
         route!(workflows::prune_workflows),
+        route!(workflows::find_earlier),
         route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
         route!(workflows::get_spec),
         route!(workflows::get_status),

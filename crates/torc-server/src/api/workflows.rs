@@ -9,15 +9,15 @@ use super::query::list_query;
 use super::tokens::TokenScope;
 use super::{Answer, App};
 use crate::clock::now_ms;
-use crate::store::read::WorkflowFilter;
+use crate::store::read::{Earlier, WorkflowFilter};
 use crate::store::{Creation, Maker};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
-    ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, ErrorCode, IsCompleteView, Page,
-    PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest, ResetView,
+    ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, EarlierView, ErrorCode, IsCompleteView,
+    Page, PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest, ResetView,
     RevisionView, Role, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
@@ -111,6 +111,45 @@ fn maker(caller: &Caller) -> Result<Option<Maker>, ApiError> {
         }
     };
     Ok(Some(Maker { user: person.user.to_string(), is_admin: person.role == Role::Admin, group }))
+}
+
+/// Which spec is about to be run.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EarlierQuery {
+    /// The name of its workflow.
+    pub name: String,
+    /// The directory in which it is run.
+    pub directory: String,
+    /// The file that it was read from, from the root; none: standard input.
+    pub spec_path: Option<String>,
+    /// The SHA-256 of its canonical form, with sorted keys; needed only when an answer without it
+    /// names a workflow of another file.
+    pub spec_digest: Option<String>,
+}
+
+/// Finds the workflow that a spec describes, if it was run before.
+///
+/// It is the newest of its name that was made from this file in this directory, else one that was
+/// made without a file, else one with the same spec.
+#[utoipa::path(
+    get,
+    path = "/workflows/earlier",
+    operation_id = "find_earlier_workflow",
+    tag = "workflows",
+    params(EarlierQuery),
+    responses((status = 200, description = "The workflow, or none.", body = EarlierView), Refusals)
+)]
+pub async fn find_earlier(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<EarlierQuery>,
+) -> Answer<EarlierView> {
+    let within = app.within(&caller, None).await?;
+    let EarlierQuery { name, directory, spec_path, spec_digest } = query;
+    let asked = Earlier { audience: within.audience, name, directory, spec_path, spec_digest };
+    Ok(Json(app.reader().find_earlier(asked).await?))
 }
 
 /// One workflow.

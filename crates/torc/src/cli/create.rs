@@ -80,7 +80,7 @@ pub async fn create(
 }
 
 /// Paths travel as JSON, which is UTF-8: another name could not be found again.
-fn utf8(dir: &std::path::Path) -> Result<&str> {
+pub fn utf8(dir: &std::path::Path) -> Result<&str> {
     dir.to_str().ok_or_else(|| {
         Error::usage_hint(
             format!("the name of the directory `{}` is not UTF-8", dir.display()),

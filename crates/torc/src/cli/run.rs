@@ -20,11 +20,9 @@ use torc_client::{Client, Query};
 use torc_model::api::{
     ApplyOptions, ApplyView, PlanCounts, PlannedChange, RunnerView, WorkflowView,
 };
+use torc_model::digest;
 use torc_model::ids::WorkflowId;
 use torc_model::status::{RunnerState, RunningJobs};
-
-/// Workflows of the same name that are looked at for one of this file, newest first.
-const MAX_COMPARED: i64 = 50;
 
 /// Run a spec: create the workflow, resume it, or run what has changed
 #[derive(clap::Args, Debug)]
@@ -401,33 +399,24 @@ fn run_found(
     })
 }
 
-/// The workflow that this file describes: the newest of its name that was made from it in this very
-/// directory. Another file of the same name is another workflow, and not a guess.
+/// The workflow that this file describes, as the server says. Another file of the same name is
+/// another workflow, and not a guess.
 async fn find_earlier(client: &Client, checked: &Checked) -> Result<Option<WorkflowView>> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
-    let query = Query::new()
-        .add("name", checked.name())
-        .add("sort_by", "id")
-        .add("reverse_sort", true)
-        .add("limit", MAX_COMPARED);
-    let is_here = |workflow: &WorkflowView| {
-        workflow.directory.as_deref().is_some_and(|d| Path::new(d) == here)
-    };
-    let found = client.list_workflows(&query).await?.items;
-    let found: Vec<WorkflowView> = found.into_iter().filter(is_here).collect();
-    let is_mine = |workflow: &&WorkflowView| workflow.spec_path == checked.path;
-    // One that was created without a file, through the API say, may be any file's.
-    let is_free = |workflow: &&WorkflowView| workflow.spec_path.is_none();
-    if let Some(mine) = found.iter().find(is_mine).or_else(|| found.iter().find(is_free)) {
-        return Ok(Some(mine.clone()));
+    let mut query = Query::new().add("name", checked.name()).add("directory", create::utf8(&here)?);
+    if let Some(path) = &checked.path {
+        query = query.add("spec_path", path);
     }
-    let Some(other) = found.into_iter().next() else { return Ok(None) };
-    let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", other.id)).await?;
-    // A file that was renamed or copied.
-    if spec == checked.value() {
-        return Ok(Some(other));
+    let mut found = client.find_earlier_workflow(&query).await?;
+    // A file that was renamed or copied? What tells costs a look at the whole spec.
+    if found.other.is_some() {
+        let query = query.add("spec_digest", digest::of_spec(&checked.value()));
+        found = client.find_earlier_workflow(&query).await?;
     }
-    Err(two_files(&other, checked))
+    match found.other {
+        Some(other) => Err(two_files(&other, checked)),
+        None => Ok(found.workflow),
+    }
 }
 
 fn two_files(other: &WorkflowView, checked: &Checked) -> Error {

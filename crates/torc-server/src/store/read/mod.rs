@@ -58,7 +58,7 @@ pub use requirements::RequirementsFilter;
 pub use runners::RunnerFilter;
 pub use schedulers::SchedulerFilter;
 pub use user_data::UserDataFilter;
-pub use workflows::WorkflowFilter;
+pub use workflows::{Earlier, WorkflowFilter};
 
 #[cfg(test)]
 mod tests;

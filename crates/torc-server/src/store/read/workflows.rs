@@ -7,8 +7,9 @@ use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
 use torc_model::api::{
-    IsCompleteView, Page, RevisionView, StatusView, WorkflowProgress, WorkflowView,
+    EarlierView, IsCompleteView, Page, RevisionView, StatusView, WorkflowProgress, WorkflowView,
 };
+use torc_model::digest;
 use torc_model::ids::WorkflowId;
 use torc_model::status::JobStatus;
 
@@ -25,6 +26,21 @@ const LIST: List = List {
         ("created_ms", "w.created_ms"),
     ],
 };
+
+/// A spec that is about to be run.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// Of workflows that these may see.
+    pub audience: Audience,
+    /// The name of its workflow.
+    pub name: String,
+    /// The directory in which it is run.
+    pub directory: String,
+    /// The file that it was read from.
+    pub spec_path: Option<String>,
+    /// The digest of its canonical form.
+    pub spec_digest: Option<String>,
+}
 
 /// Which workflows.
 #[derive(Clone, Default, Debug)]
@@ -65,6 +81,51 @@ impl Reader {
                 )
                 .with("w.is_archived = ?", filter.is_archived);
             LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// The workflow that a spec describes, if it was run before.
+    pub async fn find_earlier(&self, asked: Earlier) -> Result<EarlierView, ReadError> {
+        self.read(move |connection| {
+            let newest = |filter: Filter| {
+                let filter = filter
+                    .seen_by("w.id", &asked.audience)
+                    .with("w.name = ?", Some(asked.name.clone()))
+                    .with("w.directory = ?", Some(asked.directory.clone()))
+                    .with("w.is_archived = ?", Some(false));
+                let paging = Paging {
+                    limit: 1,
+                    sort_by: Some("id".into()),
+                    reverse: true,
+                    ..Paging::default()
+                };
+                let page: Page<WorkflowView> = LIST.page(connection, filter, &paging, view)?;
+                Ok::<_, ReadError>(page.items.into_iter().next())
+            };
+            // One that was created without a file, through the API say, may be any file's.
+            let mine = match &asked.spec_path {
+                Some(path) => {
+                    newest(Filter::default().with("w.spec_path = ?", Some(path.clone())))?
+                }
+                None => None,
+            };
+            let known = match mine {
+                Some(mine) => Some(mine),
+                None => newest(Filter::default().always("w.spec_path IS NULL"))?,
+            };
+            if known.is_some() {
+                return Ok(EarlierView { workflow: known, other: None });
+            }
+            let other = newest(Filter::default())?;
+            let (Some(found), Some(digest)) = (&other, &asked.spec_digest) else {
+                return Ok(EarlierView { workflow: None, other });
+            };
+            let spec = spec_of(connection, found.id)?;
+            Ok(match digest::of_spec(&spec) == *digest {
+                true => EarlierView { workflow: other, other: None },
+                false => EarlierView { workflow: None, other },
+            })
         })
         .await
     }
@@ -114,13 +175,7 @@ impl Reader {
 
     /// The spec it was made from.
     pub async fn get_spec(&self, id: WorkflowId) -> Result<serde_json::Value, ReadError> {
-        self.read(move |connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT spec FROM workflow WHERE id = ?")?;
-            let spec = statement.query_row([id.0], |row| page::json(row, "spec"));
-            spec.map(Option::unwrap_or_default).map_err(|error| missing(error, id))
-        })
-        .await
+        self.read(move |connection| spec_of(connection, id)).await
     }
 
     /// Whether every job is final. `known` is what the writer says about the workflow.
@@ -194,6 +249,12 @@ impl Reader {
         serde_json::to_writer(&mut text, rests.whole(id, now_ms, known)?).ok()?;
         Some(text)
     }
+}
+
+fn spec_of(connection: &Connection, id: WorkflowId) -> Result<serde_json::Value, ReadError> {
+    let mut statement = connection.prepare_cached("SELECT spec FROM workflow WHERE id = ?")?;
+    let spec = statement.query_row([id.0], |row| page::json(row, "spec"));
+    spec.map(Option::unwrap_or_default).map_err(|error| missing(error, id))
 }
 
 /// Most statuses fit.
