@@ -27,7 +27,7 @@ const ROWS: [Row; 41] = [
     ),
     row(
         &["` goes on\"", "` goes on)"],
-        &[("torc/src/cli/drive.rs", "stopped; resume with `torc run {}`")],
+        &[("torc/src/cli/drive/ending.rs", "stopped; resume with `torc run {}`")],
     ),
     row(&["has its words"], &[("torc/src/cli/detach.rs", "; log: {}")]),
     row(
@@ -79,11 +79,14 @@ const ROWS: [Row; 41] = [
     row(&["that the workflow has not"], &[]),
     row(&["jobs or dependencies are others", "can not take them over"], &[]),
     row(&["into the old one", "takes the changes"], &[]),
-    row(&["run all of them again"], &[("torc/src/cli/drive.rs", "` re-runs the failed jobs")]),
+    row(
+        &["run all of them again"],
+        &[("torc/src/cli/drive/ending.rs", "` re-runs the failed jobs")],
+    ),
     row(
         &["the runner left: ", "without outside help"],
         &[
-            ("torc/src/cli/drive.rs", "runner stopped: {}"),
+            ("torc/src/cli/drive/ending.rs", "runner stopped: {}"),
             ("torc-runner/src/config.rs", "none of the remaining jobs can start here"),
         ],
     ),
