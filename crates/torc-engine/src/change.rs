@@ -4,12 +4,12 @@ use super::maps::NewItem;
 use super::order::FamilyTime;
 use super::reset::Adjustment;
 use serde_json::Value;
-use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
+use torc_model::api::{RecoveryScript, ScriptResult};
+use torc_model::attempt::{Decision, Ending, Output, Usage};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{
-    ActionState, Afterwards, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome,
-    StatusReason,
+    ActionState, Afterwards, AttemptState, EndedBy, JobStatus, Origin, StatusReason,
 };
 
 /// One row to write. The order matters: rows are written as they come.
@@ -188,50 +188,20 @@ pub struct End {
     pub started_at: Option<i64>,
     /// Its process group, if that was not reported before.
     pub pid: Option<i64>,
-    /// Return code.
-    pub return_code: Option<i64>,
-    /// Signal.
-    pub signal: Option<i64>,
-    /// Why it failed.
-    pub cause: Option<Cause>,
-    /// What exactly failed or stopped it.
-    pub detail: Option<EndDetail>,
-    /// For people.
-    pub error: Option<String>,
-    /// What decided the cause.
-    pub evidence: Vec<Evidence>,
-    /// Wall time.
-    pub exec_seconds: Option<f64>,
-    /// CPU time.
-    pub cpu_seconds: Option<f64>,
-    /// Memory peak.
-    pub peak_memory_bytes: Option<i64>,
-    /// Memory mean.
-    pub avg_memory_bytes: Option<i64>,
-    /// CPU peak.
-    pub peak_cpu_percent: Option<f64>,
-    /// CPU mean.
-    pub avg_cpu_percent: Option<f64>,
-    /// Standard output.
-    pub stdout_path: Option<String>,
-    /// Standard error.
-    pub stderr_path: Option<String>,
-    /// End of standard error.
-    pub stderr_tail: Option<String>,
-    /// Where that end begins in the file, in bytes.
-    pub stderr_tail_start: Option<i64>,
+    /// How it ended.
+    pub ending: Ending,
+    /// What it used.
+    pub usage: Usage,
+    /// Where its output is.
+    pub output: Output,
     /// What its runner saw of a failure beside that.
     pub observed: Option<torc_model::recovery::Observed>,
     /// How the recovery script went.
     pub script: Option<ScriptResult>,
     /// What the steps did.
     pub steps: Option<Value>,
-    /// What the rules decided.
-    pub outcome: Option<Outcome>,
-    /// The decision in one sentence.
-    pub decision: Option<String>,
-    /// The rule that matched.
-    pub rule: Option<usize>,
+    /// What was decided about it.
+    pub decision: Decision,
     /// What the server itself would do about it.
     pub judged: Option<Judged>,
 }
@@ -245,28 +215,13 @@ impl End {
             at,
             started_at: None,
             pid: None,
-            return_code: None,
-            signal: None,
-            cause: None,
-            detail: None,
-            error: None,
-            evidence: Vec::new(),
-            exec_seconds: None,
-            cpu_seconds: None,
-            peak_memory_bytes: None,
-            avg_memory_bytes: None,
-            peak_cpu_percent: None,
-            avg_cpu_percent: None,
-            stdout_path: None,
-            stderr_path: None,
-            stderr_tail: None,
-            stderr_tail_start: None,
+            ending: Ending::default(),
+            usage: Usage::default(),
+            output: Output::default(),
             observed: None,
             script: None,
             steps: None,
-            outcome: None,
-            decision: None,
-            rule: None,
+            decision: Decision::default(),
             judged: None,
         }
     }

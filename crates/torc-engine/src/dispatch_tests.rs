@@ -2,6 +2,7 @@
 
 use super::*;
 use torc_model::api::Capacity;
+use torc_model::attempt::Ending;
 use torc_model::forecast::LimitedBy;
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Backoff, Rule, Settings};
@@ -78,7 +79,8 @@ fn claim(
 
 fn end(workflow: &mut Workflow, index: usize, code: i64, now: i64) {
     let cause = (code != 0).then_some(Cause::Exit);
-    let end = End { return_code: Some(code), cause, ..End::new(EndedBy::Runner, now) };
+    let ending = Ending { return_code: Some(code), cause, ..Ending::default() };
+    let end = End { ending, ..End::new(EndedBy::Runner, now) };
     workflow.ended(JobIx::new(index), end, &mut Limits::new());
 }
 

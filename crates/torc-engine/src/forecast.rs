@@ -11,6 +11,7 @@ use super::workflow::Workflow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use torc_model::api::{Capacity, Evidence};
+use torc_model::attempt::{Ending, Usage};
 use torc_model::chance::Rng;
 use torc_model::class::Class;
 use torc_model::forecast::LimitedBy;
@@ -390,8 +391,8 @@ impl Workflow {
         let ms = at - held.started_at.unwrap_or(at);
         done.cpu_ms += ms as f64 * f64::from(self.classes[job.class].cpus);
         let end = End {
-            return_code: Some(0),
-            exec_seconds: Some(ms as f64 / 1000.0),
+            ending: Ending { return_code: Some(0), ..Ending::default() },
+            usage: Usage { exec_seconds: Some(ms as f64 / 1000.0), ..Usage::default() },
             ..End::new(EndedBy::Runner, at)
         };
         self.ended(index, end, limits);
@@ -401,7 +402,8 @@ impl Workflow {
     fn take_down(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
         let held: Vec<JobIx> = self.held_by(runner).collect();
         for index in held {
-            let end = End { cause: Some(Cause::Walltime), ..End::new(EndedBy::Runner, now) };
+            let ending = Ending { cause: Some(Cause::Walltime), ..Ending::default() };
+            let end = End { ending, ..End::new(EndedBy::Runner, now) };
             self.ended(index, end, limits);
         }
         let evidence = Evidence { source: EvidenceSource::Scheduler, text: String::new() };

@@ -189,10 +189,10 @@ impl Workflow {
         let mut end = last.end.clone();
         end.at = now;
         match last.state {
-            AttemptState::Completed => end.cause = None,
-            AttemptState::Canceled => end.cause = Some(Cause::Canceled),
+            AttemptState::Completed => end.ending.cause = None,
+            AttemptState::Canceled => end.ending.cause = Some(Cause::Canceled),
             AttemptState::Failed | AttemptState::Terminated => {
-                end.cause = end.cause.or(Some(Cause::Exit))
+                end.ending.cause = end.ending.cause.or(Some(Cause::Exit))
             }
             AttemptState::Queued | AttemptState::Claimed | AttemptState::Running => return,
         }

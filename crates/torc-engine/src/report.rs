@@ -10,6 +10,7 @@ use super::rules::{Failure, Verdict};
 use super::workflow::{Next, Workflow};
 use serde_json::json;
 use torc_model::api::{Evidence, RecoveryScript};
+use torc_model::attempt::{Decision, Ending};
 use torc_model::chance;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, RunnerId};
@@ -50,8 +51,8 @@ pub struct Lost {
     pub evidence: Evidence,
 }
 
-/// What follows from a bad end.
-struct Decision {
+/// What follows from an end.
+struct Consequence {
     event: JobEvent,
     outcome: Option<Outcome>,
     rule: Option<usize>,
@@ -93,13 +94,13 @@ impl Workflow {
         let job = &self.jobs[index];
         let held = job.held().expect("only held attempts end by report");
         let id = held.attempt;
-        let canceled = end.cause.is_some() && (held.cancel_requested || self.canceled);
+        let canceled = end.ending.cause.is_some() && (held.cancel_requested || self.canceled);
         if canceled {
-            end.cause = Some(Cause::Canceled);
+            end.ending.cause = Some(Cause::Canceled);
         }
         let decision =
             self.decide_revised(index, &end).unwrap_or_else(|| self.decide(index, id, &end));
-        let state = match end.cause {
+        let state = match end.ending.cause {
             None => AttemptState::Completed,
             Some(Cause::Canceled) => AttemptState::Canceled,
             Some(Cause::Timeout) => AttemptState::Terminated,
@@ -108,9 +109,11 @@ impl Workflow {
         };
         debug_assert!(held.state.after(AttemptEvent::Ended(state)).is_ok());
         end.state = Some(state);
-        end.outcome = decision.outcome;
-        end.rule = decision.rule;
-        end.decision = (!decision.text.is_empty()).then(|| words::message(&*decision.text));
+        end.decision = Decision {
+            outcome: decision.outcome,
+            rule: decision.rule,
+            text: (!decision.text.is_empty()).then(|| words::message(&*decision.text)),
+        };
         let runner = held.runner;
         let rather_elsewhere = decision
             .next
@@ -123,11 +126,11 @@ impl Workflow {
         self.forget_script(index, &end, &decision);
         let number = self.jobs[index].attempt;
         let facts = json!({
-            "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
-            "outcome": end.outcome, "decision": end.decision, "will_retry": decision.next.is_some(),
+            "attempt_id": number, "run_id": self.run, "return_code": end.ending.return_code, "cause": end.ending.cause,
+            "outcome": end.decision.outcome, "decision": end.decision.text, "will_retry": decision.next.is_some(),
         });
-        if end.cause.is_none()
-            && let Some(seconds) = end.exec_seconds
+        if end.ending.cause.is_none()
+            && let Some(seconds) = end.usage.exec_seconds
         {
             // The cast saturates.
             self.learn(index, (seconds * 1000.0).round() as u32, now);
@@ -139,7 +142,7 @@ impl Workflow {
     /// A script that ran, well or badly, is not for the next attempt. Only where it kept the
     /// command from running, and no rule matches that, it stays for the user who lets the job run
     /// again.
-    fn forget_script(&mut self, index: JobIx, end: &End, decision: &Decision) {
+    fn forget_script(&mut self, index: JobIx, end: &End, decision: &Consequence) {
         if end.script.is_some() && !(blames_script(end) && decision.next.is_none()) {
             self.jobs[index].rare.edit(|rare| rare.script = None);
         }
@@ -156,8 +159,8 @@ impl Workflow {
         }
         self.forget_script(index, end, &decision);
         let facts = json!({
-            "attempt_id": self.jobs[index].attempt, "run_id": self.run, "return_code": end.return_code,
-            "cause": end.cause, "outcome": decision.outcome, "decision": words::message(&*decision.text),
+            "attempt_id": self.jobs[index].attempt, "run_id": self.run, "return_code": end.ending.return_code,
+            "cause": end.ending.cause, "outcome": decision.outcome, "decision": words::message(&*decision.text),
             "will_retry": decision.next.is_some(), "by": "crash recovery",
         });
         self.settle_end(index, decision, facts, now);
@@ -170,7 +173,7 @@ impl Workflow {
     fn settle_end(
         &mut self,
         index: JobIx,
-        decision: Decision,
+        decision: Consequence,
         facts: serde_json::Value,
         now: i64,
     ) -> Ended {
@@ -278,24 +281,24 @@ impl Workflow {
 
     /// What follows the end of an attempt whose job a new revision has changed or removed meanwhile: how
     /// it ended does not matter. A cancellation of the workflow holds for such a job too.
-    fn decide_revised(&self, index: JobIx, end: &End) -> Option<Decision> {
+    fn decide_revised(&self, index: JobIx, end: &End) -> Option<Consequence> {
         let is_removed = match self.jobs[index].afterwards? {
             Afterwards::RunAgain if self.canceled => return None,
             Afterwards::RunAgain => false,
             Afterwards::Remove => true,
         };
         Some(if is_removed {
-            Decision {
+            Consequence {
                 event: JobEvent::Canceled,
-                outcome: end.cause.map(|_| Outcome::Error),
+                outcome: end.ending.cause.map(|_| Outcome::Error),
                 rule: None,
                 text: "a new revision of the spec has removed the job".into(),
                 next: None,
             }
         } else {
-            Decision {
+            Consequence {
                 event: JobEvent::Requeued,
-                outcome: end.cause.map(|_| Outcome::Retried),
+                outcome: end.ending.cause.map(|_| Outcome::Retried),
                 rule: None,
                 text: "a new revision of the spec changed the job while it ran: it runs again"
                     .into(),
@@ -305,16 +308,16 @@ impl Workflow {
     }
 
     /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.
-    fn decide(&self, index: JobIx, id: AttemptId, end: &End) -> Decision {
+    fn decide(&self, index: JobIx, id: AttemptId, end: &End) -> Consequence {
         let job = &self.jobs[index];
-        let plain = |event, text: &str| Decision {
+        let plain = |event, text: &str| Consequence {
             event,
             outcome: None,
             rule: None,
             text: text.into(),
             next: None,
         };
-        let Some(cause) = end.cause else {
+        let Some(cause) = end.ending.cause else {
             let is_search = self.map(index).is_some_and(|map| map.is_dynamic);
             return plain(if is_search { JobEvent::Expanded } else { JobEvent::Succeeded }, "");
         };
@@ -327,7 +330,7 @@ impl Workflow {
                     why_free(free)
                 );
                 let next = Some(again(Origin::Requeued));
-                return Decision {
+                return Consequence {
                     event: JobEvent::Requeued,
                     outcome: None,
                     rule: None,
@@ -352,7 +355,7 @@ impl Workflow {
         if is_fatal && !cause.is_loss() {
             let text = "a step's handler failed, and `handler_failure_fatal` forbids another try";
             // A failure without an outcome would look undecided.
-            return Decision {
+            return Consequence {
                 outcome: Some(Outcome::Error),
                 ..plain(JobEvent::FailedForGood, text)
             };
@@ -362,11 +365,11 @@ impl Workflow {
             .filter(|handler| handler.needs_diagnosis())
             .and_then(|_| self.diagnosis(end, cause));
         let failure = Failure {
-            return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),
-            signal: end.signal,
+            return_code: end.ending.return_code.unwrap_or(LOST_RETURN_CODE),
+            signal: end.ending.signal,
             cause,
             diagnosis: diagnosis.as_ref(),
-            stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
+            stderr_tail: end.output.stderr_tail.as_deref().unwrap_or(""),
             is_script: blames_script(end),
         };
         let verdict = match handler {
@@ -387,7 +390,7 @@ impl Workflow {
                 );
                 let outcome = Some(Outcome::Retried);
                 let next = Some(again(Origin::Lost));
-                return Decision { event: JobEvent::Requeued, outcome, rule: None, text, next };
+                return Consequence { event: JobEvent::Requeued, outcome, rule: None, text, next };
             }
             let text = format!(
                 "lost {}; `max_lost_retries` is {}",
@@ -395,7 +398,7 @@ impl Workflow {
                 job.max_lost
             );
             let outcome = Some(Outcome::MaxRetriesExceeded);
-            return Decision {
+            return Consequence {
                 event: JobEvent::FailedForGood,
                 outcome,
                 rule: None,
@@ -405,7 +408,7 @@ impl Workflow {
         }
         if let Some(Judged::Again { not_before, text }) = &end.judged {
             let next = Next { not_before: *not_before, ..again(Origin::Auto) };
-            return Decision {
+            return Consequence {
                 event: JobEvent::Requeued,
                 outcome: Some(Outcome::Retried),
                 rule: None,
@@ -432,7 +435,7 @@ impl Workflow {
             (false, Cause::Timeout) => JobEvent::TerminatedForGood,
             (false, _) => JobEvent::FailedForGood,
         };
-        Decision { event, outcome: Some(outcome), rule: None, text, next: None }
+        Consequence { event, outcome: Some(outcome), rule: None, text, next: None }
     }
 
     /// What happened to an attempt, as far as its report tells: what it ran and its limits are not
@@ -440,18 +443,7 @@ impl Workflow {
     fn diagnosis(&self, end: &End, cause: Cause) -> Option<Diagnosis> {
         let facts = Facts {
             cause: Some(cause),
-            return_code: end.return_code,
-            signal: end.signal,
-            detail: end.detail,
-            error: end.error.as_deref(),
-            evidence: &end.evidence,
-            exec_seconds: end.exec_seconds,
-            peak_memory_bytes: end.peak_memory_bytes,
-            cpu_seconds: end.cpu_seconds,
-            stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
-            stderr_tail_start: end.stderr_tail_start,
-            observed: end.observed.as_ref(),
-            ..Facts::default()
+            ..Facts::of(&end.ending, &end.usage, &end.output, end.observed.as_ref())
         };
         match self.settings.recovery_rules.is_empty() {
             true => diagnose(&facts),
@@ -475,7 +467,7 @@ impl Workflow {
         handler: &str,
         failure: &Failure<'_>,
         now: i64,
-    ) -> Decision {
+    ) -> Consequence {
         let job = &self.jobs[index];
         // Attempts that were not the job's fault do not use up the user's budget.
         let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
@@ -509,7 +501,7 @@ impl Workflow {
                 _ => JobEvent::FailedForGood,
             };
             let outcome = Some(Outcome::MaxRetriesExceeded);
-            return Decision { event, outcome, rule: Some(rule), text, next: None };
+            return Consequence { event, outcome, rule: Some(rule), text, next: None };
         }
         // Jobs that failed together do not come back together.
         let unit = chance::unit(id.0.unsigned_abs());
@@ -535,7 +527,7 @@ impl Workflow {
             ..Next::fresh(Origin::Handler)
         };
         let outcome = Some(Outcome::Retried);
-        Decision { event: JobEvent::Requeued, outcome, rule: Some(rule), text, next: Some(next) }
+        Consequence { event: JobEvent::Requeued, outcome, rule: Some(rule), text, next: Some(next) }
     }
 
     /// A runner is gone: ends what it held. Returns how many attempts were ended.
@@ -581,11 +573,12 @@ impl Workflow {
         let Some(index) = self.find_live(attempt) else { return };
         let held = self.jobs[index].held();
         if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
-            let end = End {
+            let ending = Ending {
                 cause: Some(Cause::Stopped),
                 error: Some(words::message(why)),
-                ..End::new(EndedBy::Unstarted, now)
+                ..Ending::default()
             };
+            let end = End { ending, ..End::new(EndedBy::Unstarted, now) };
             self.ended(index, end, limits);
         }
     }
@@ -627,18 +620,19 @@ fn why_free(cause: Cause) -> &'static str {
 }
 
 fn lost_end(lost: &Lost, now: i64) -> End {
-    End {
+    let ending = Ending {
         return_code: Some(LOST_RETURN_CODE),
         cause: Some(lost.cause),
         error: Some(words::message(format!("crash recovery: {}", lost.evidence.text))),
         evidence: vec![lost.evidence.clone().shown()],
-        ..End::new(EndedBy::Recovery, now)
-    }
+        ..Ending::default()
+    };
+    End { ending, ..End::new(EndedBy::Recovery, now) }
 }
 
 /// The recovery script failed, so that the command did not run.
 fn blames_script(end: &End) -> bool {
-    end.detail == Some(EndDetail::RecoveryScript)
+    end.ending.detail == Some(EndDetail::RecoveryScript)
 }
 
 fn describe(failure: &Failure<'_>) -> String {

@@ -5,6 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use torc_model::api::{Capacity, ErrorCode, Evidence};
+use torc_model::attempt::Ending;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Rule, Settings};
 use torc_model::status::{
@@ -175,7 +176,8 @@ impl World {
     }
 
     fn end(&mut self, index: JobIx, cause: Option<Cause>, code: i64) {
-        let end = End { cause, return_code: Some(code), ..End::new(EndedBy::Runner, self.now) };
+        let ending = Ending { cause, return_code: Some(code), ..Ending::default() };
+        let end = End { ending, ..End::new(EndedBy::Runner, self.now) };
         self.workflow.ended(index, end, &mut self.limits);
     }
 

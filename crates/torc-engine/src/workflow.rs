@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_model::api::{ErrorCode, RecoveryScript};
+use torc_model::attempt::Ending;
 use torc_model::class::Class;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
@@ -594,12 +595,13 @@ impl Workflow {
     }
 
     fn record_dropped(&mut self, id: AttemptId, why: &str, now: i64) {
-        let end = End {
-            state: Some(AttemptState::Canceled),
+        let ending = Ending {
             cause: Some(Cause::Canceled),
             error: Some(words::message(why)),
-            ..End::new(EndedBy::Dropped, now)
+            ..Ending::default()
         };
+        let state = Some(AttemptState::Canceled);
+        let end = End { state, ending, ..End::new(EndedBy::Dropped, now) };
         self.record(Change::AttemptEnded(id, Box::new(end)));
     }
 

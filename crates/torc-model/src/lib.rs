@@ -7,6 +7,7 @@
 //! functions.
 
 pub mod api;
+pub mod attempt;
 pub mod chance;
 pub mod class;
 pub mod digest;

@@ -166,7 +166,7 @@ impl Checker {
             }
             Change::AttemptClaimed { id, .. } => self.on_claim(*flow, *id, durable, now),
             Change::AttemptEnded(id, end) => {
-                if end.outcome == Some(Outcome::Retried) {
+                if end.decision.outcome == Some(Outcome::Retried) {
                     self.promised.insert(*id);
                 }
                 let Some(row) = durable.attempt(*id) else { return Ok(()) };

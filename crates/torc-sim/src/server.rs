@@ -15,6 +15,7 @@ use torc_model::api::{
     ActionPacket, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport,
     ErrorCode, Evidence, Heartbeat, HeartbeatAnswer, ReportResult, ReportVerdict,
 };
+use torc_model::attempt::{Ending, Usage};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::plan::ActionKind;
 use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
@@ -277,7 +278,7 @@ impl Server {
                 Some(Sabotage::CancelNotWritten),
             ) => true,
             (Write::Change(_, Change::AttemptEnded(..)), Some(Sabotage::LossNotWritten)) => {
-                matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.cause == Some(Cause::Lost))
+                matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.ending.cause == Some(Cause::Lost))
             }
             (Write::RunnerEnded(_), Some(Sabotage::RunnerEndNotWritten)) => true,
             (
@@ -571,10 +572,13 @@ impl Server {
         let Some(index) = right else { return Ok(self.late(runner, report)) };
         let end = End {
             at: now + self.clock_offset,
-            return_code: Some(report.return_code),
-            cause: report.cause,
+            ending: Ending {
+                return_code: Some(report.return_code),
+                cause: report.cause,
+                ..Ending::default()
+            },
             // Different jobs take different times, so that ranks are made anew on the way.
-            exec_seconds: Some((id.0 % 7 + 1) as f64),
+            usage: Usage { exec_seconds: Some((id.0 % 7 + 1) as f64), ..Usage::default() },
             script: report.script.clone(),
             ..End::new(EndedBy::Runner, now)
         };

@@ -380,13 +380,13 @@ impl Tables {
                     .state
                     .filter(|s| !s.is_live())
                     .ok_or_else(|| format!("attempt {id} ended as live"))?;
-                row.cause = end.cause;
+                row.cause = end.ending.cause;
                 row.started_at = row.started_at.or(end.started_at);
-                let took = end.exec_seconds.filter(|_| end.cause.is_none());
+                let took = end.usage.exec_seconds.filter(|_| end.ending.cause.is_none());
                 row.took_ms = took.map(|seconds| (seconds * 1000.0).round() as u32);
                 row.script_ran = end.script.is_some();
-                row.outcome = end.outcome;
-                row.rule = end.rule;
+                row.outcome = end.decision.outcome;
+                row.rule = end.decision.rule;
                 row.ended_by = Some(end.by);
             }
             Change::Action { id, state, by, .. } => {

@@ -60,7 +60,7 @@ pub fn judge(
             && !cause.is_loss()
             && !cause.is_stop()
     };
-    if !settings.enabled || workflow.canceled || !end.cause.is_some_and(is_meant) {
+    if !settings.enabled || workflow.canceled || !end.ending.cause.is_some_and(is_meant) {
         return Ok(None);
     }
     let execution = workflow.settings.execution.clone();

@@ -105,8 +105,8 @@ pub fn failure(
                     runtime_seconds: unsigned(row.get(5)?),
                     timeout_seconds: extra.timeout.map(|t| t.0),
                     enforces_runtime: execution.enforces_runtime(&extra),
-                    exec_seconds: ended.exec_seconds,
-                    peak_memory_bytes: unsigned(ended.peak_memory_bytes),
+                    exec_seconds: ended.usage.exec_seconds,
+                    peak_memory_bytes: unsigned(ended.usage.peak_memory_bytes),
                     known_bytes: None,
                     known_seconds: None,
                 },
@@ -122,9 +122,9 @@ impl Failure {
     /// With the end that was just reported and is not written yet.
     pub fn with_end(mut self, end: &torc_engine::End) -> Self {
         self.ended = self.ended.with_end(end);
-        self.current.exec_seconds = self.ended.exec_seconds;
+        self.current.exec_seconds = self.ended.usage.exec_seconds;
         self.current.peak_memory_bytes =
-            self.ended.peak_memory_bytes.and_then(|v| u64::try_from(v).ok());
+            self.ended.usage.peak_memory_bytes.and_then(|v| u64::try_from(v).ok());
         self
     }
 
@@ -278,7 +278,7 @@ fn past(ended: &Ended, diagnosis: &Diagnosis, fingerprint: &Fingerprint) -> Past
         fingerprint: fingerprint.id.clone(),
         kind: diagnosis.kind,
         memory_bytes: ended.memory_bytes,
-        exec_seconds: ended.exec_seconds,
+        exec_seconds: ended.usage.exec_seconds,
         host: ended.host.clone(),
     }
 }

@@ -20,6 +20,7 @@ use torc_engine::{
     Allocation, End, JobIx, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
 };
 use torc_model::api::{CompletionReport, RecoveryView};
+use torc_model::attempt::{Ending, Output};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
 use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, EvidenceSource};
@@ -561,14 +562,15 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<JobIx, LastEnd>, Fai
         let (state, outcome, cause): (String, Option<String>, Option<String>) =
             (row.get(2)?, row.get(3)?, row.get(6)?);
         let Some(state) = AttemptState::parse(&state) else { continue };
-        let end = End {
+        let ending = Ending {
             return_code: row.get(4)?,
             signal: row.get(5)?,
             cause: cause.as_deref().and_then(Cause::parse),
-            stderr_tail: row.get(7)?,
             detail: row.get::<_, Option<String>>(8)?.as_deref().and_then(EndDetail::parse),
-            ..End::new(EndedBy::Runner, 0)
+            ..Ending::default()
         };
+        let output = Output { stderr_tail: row.get(7)?, ..Output::default() };
+        let end = End { ending, output, ..End::new(EndedBy::Runner, 0) };
         ends.insert(
             index,
             LastEnd { id: AttemptId(row.get(1)?), state, end, decided: outcome.is_some() },

@@ -339,7 +339,8 @@ pub fn before_end(
     else {
         return Ok(());
     };
-    if end.cause.is_some() || !tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic) {
+    if end.ending.cause.is_some() || !tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic)
+    {
         return Ok(());
     }
     let items: Vec<Item> = serde_json::from_value(found)

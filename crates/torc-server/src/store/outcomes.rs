@@ -71,7 +71,7 @@ pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &Retry<'_>) -> Result<(), Fa
 /// The same for a job that a person lets run again, of whatever it had failed.
 pub fn note_person(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<(), Failed> {
     let Some(ended) = waiting::last_ended(tx.db, job)? else { return Ok(()) };
-    if ended.cause.is_none_or(|cause| cause == Cause::Canceled || cause.is_stop()) {
+    if ended.ending.cause.is_none_or(|cause| cause == Cause::Canceled || cause.is_stop()) {
         return Ok(());
     }
     let Some(diagnosis) = ended.diagnosis() else { return Ok(()) };
@@ -196,7 +196,7 @@ fn learn(
         return Ok(ended.run != run);
     }
     let is_interrupted =
-        ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
+        ended.ending.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
     if is_interrupted {
         // Not the job's doing; the next attempt will tell.
         db.prepare_cached(&format!("UPDATE {table} SET follows = ?2 WHERE id = ?1"))?
@@ -253,8 +253,8 @@ fn remember_outcome(
         counts.succeeded,
         counts.failed_same,
         counts.failed_other,
-        ended.peak_memory_bytes.filter(|_| needed),
-        ended.exec_seconds.filter(|_| needed),
+        ended.usage.peak_memory_bytes.filter(|_| needed),
+        ended.usage.exec_seconds.filter(|_| needed),
         ended.job.0,
     ])?;
     Ok(())

@@ -267,7 +267,8 @@ fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
 }
 
 fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
-    let evidence = if end.evidence.is_empty() { None } else { json(Some(&end.evidence))? };
+    let End { ending, usage, output, decision, .. } = end;
+    let evidence = if ending.evidence.is_empty() { None } else { json(Some(&ending.evidence))? };
     db.prepare_cached(
         "UPDATE attempt SET state = ?2, ended_ms = ?3, started_ms = coalesce(started_ms, ?4), return_code = ?5,
          signal = ?6, cause = ?7, error = ?8, evidence = ?9, exec_seconds = ?10, cpu_seconds = ?11,
@@ -281,29 +282,29 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.state.map(torc_model::status::AttemptState::as_str),
         end.at,
         end.started_at,
-        end.return_code,
-        end.signal,
-        end.cause.map(torc_model::status::Cause::as_str),
-        end.error,
+        ending.return_code,
+        ending.signal,
+        ending.cause.map(torc_model::status::Cause::as_str),
+        ending.error,
         evidence,
-        end.exec_seconds,
-        end.cpu_seconds,
-        end.peak_memory_bytes,
-        end.avg_memory_bytes,
-        end.peak_cpu_percent,
-        end.avg_cpu_percent,
-        end.stdout_path,
-        end.stderr_path,
-        end.stderr_tail,
+        usage.exec_seconds,
+        usage.cpu_seconds,
+        usage.peak_memory_bytes,
+        usage.avg_memory_bytes,
+        usage.peak_cpu_percent,
+        usage.avg_cpu_percent,
+        output.stdout_path,
+        output.stderr_path,
+        output.stderr_tail,
         json(end.script.as_ref())?,
         end.steps.as_ref().map(ToString::to_string),
-        end.outcome.map(torc_model::status::Outcome::as_str),
-        end.decision,
-        end.rule.map(|r| r as i64),
-        end.stderr_tail_start,
+        decision.outcome.map(torc_model::status::Outcome::as_str),
+        decision.text,
+        decision.rule.map(|r| r as i64),
+        output.stderr_tail_start,
         end.pid,
         end.by.as_str(),
-        end.detail.map(EndDetail::as_str),
+        ending.detail.map(EndDetail::as_str),
         json(end.observed.as_ref())?,
     ])?;
     Ok(())

@@ -734,12 +734,12 @@ fn end_one(
     let mut end = End { pid: start.map(|(pid, _)| pid), ..end_of(report, tx.now) };
     super::map::before_end(tx, id, index, &mut end)?;
     let steps = end.steps.clone();
-    let plan = match end.cause {
+    let plan = match end.ending.cause {
         Some(_) => super::auto::judge(tx, id, attempt, &mut end)?,
         None => None,
     };
     let workflow = tx.workflow(id)?;
-    let (job, cause) = (workflow.job(index).id(), end.cause);
+    let (job, cause) = (workflow.job(index).id(), end.ending.cause);
     let had_limits = !workflow.class_of(index).uses.is_empty();
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
     if let Some(plan) = plan.filter(|_| ended.next == Some(Origin::Auto)) {
@@ -763,39 +763,15 @@ fn end_one(
 }
 
 fn end_of(report: &CompletionReport, now: i64) -> End {
-    let failed = report.return_code != 0 || report.signal.is_some();
-    let cause = report.cause.or_else(|| {
-        failed.then_some(if report.signal.is_some() { Cause::Signal } else { Cause::Exit })
-    });
     End {
-        state: None,
-        by: EndedBy::Runner,
-        at: now,
         started_at: Some(report.started_ms),
-        pid: None,
-        return_code: Some(report.return_code),
-        signal: report.signal,
-        cause,
-        detail: report.detail,
-        error: report.error.clone().map(words::message),
-        evidence: report.evidence.iter().cloned().map(Evidence::shown).collect(),
-        exec_seconds: Some(report.exec_seconds),
-        cpu_seconds: report.cpu_seconds,
-        peak_memory_bytes: report.peak_memory_bytes,
-        avg_memory_bytes: report.avg_memory_bytes,
-        peak_cpu_percent: report.peak_cpu_percent,
-        avg_cpu_percent: report.avg_cpu_percent,
-        stdout_path: report.stdout_path.clone(),
-        stderr_path: report.stderr_path.clone(),
-        stderr_tail: report.stderr_tail.clone(),
-        stderr_tail_start: report.stderr_tail_start,
+        ending: report.ending(),
+        usage: report.usage(),
+        output: report.output(),
         observed: report.observed.clone(),
         script: report.script.clone(),
         steps: report.steps.clone(),
-        outcome: None,
-        decision: None,
-        rule: None,
-        judged: None,
+        ..End::new(EndedBy::Runner, now)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use torc_engine::End;
-use torc_model::api::Evidence;
+use torc_model::attempt::{Ending, Output, Usage};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
@@ -100,19 +100,11 @@ pub struct Failed {
     pub retry_of: Option<i64>,
     pub state: String,
     pub command: String,
-    pub cause: Option<Cause>,
-    pub return_code: Option<i64>,
-    pub signal: Option<i64>,
-    pub exec_seconds: Option<f64>,
-    pub stderr_tail: Option<String>,
-    pub stderr_tail_start: Option<i64>,
-    pub peak_memory_bytes: Option<i64>,
+    pub ending: Ending,
+    pub usage: Usage,
+    pub output: Output,
     pub memory_bytes: Option<i64>,
     time_limit_seconds: Option<i64>,
-    detail: Option<EndDetail>,
-    error: Option<String>,
-    evidence: Vec<Evidence>,
-    cpu_seconds: Option<f64>,
     observed: Option<Observed>,
     /// Rules of its workflow.
     rules: Option<Rules>,
@@ -149,19 +141,27 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         retry_of: row.get(3)?,
         state: row.get(4)?,
         command: row.get(5)?,
-        cause: cause.as_deref().and_then(Cause::parse),
-        return_code: row.get(7)?,
-        signal: row.get(8)?,
-        exec_seconds: row.get(9)?,
-        stderr_tail: row.get(10)?,
-        stderr_tail_start: row.get(16)?,
+        ending: Ending {
+            return_code: row.get(7)?,
+            signal: row.get(8)?,
+            cause: cause.as_deref().and_then(Cause::parse),
+            detail: row.get::<_, Option<String>>(17)?.as_deref().and_then(EndDetail::parse),
+            error: row.get(14)?,
+            evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
+        },
+        usage: Usage {
+            exec_seconds: row.get(9)?,
+            cpu_seconds: row.get(18)?,
+            peak_memory_bytes: row.get(12)?,
+            ..Usage::default()
+        },
+        output: Output {
+            stderr_tail: row.get(10)?,
+            stderr_tail_start: row.get(16)?,
+            ..Output::default()
+        },
         time_limit_seconds: row.get(11)?,
-        peak_memory_bytes: row.get(12)?,
         memory_bytes: row.get(13)?,
-        detail: row.get::<_, Option<String>>(17)?.as_deref().and_then(EndDetail::parse),
-        error: row.get(14)?,
-        evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
-        cpu_seconds: row.get(18)?,
         observed: observed.as_deref().map(parse).transpose()?,
         rules: row
             .get::<_, Option<String>>(22)?
@@ -174,17 +174,9 @@ impl Failed {
     /// The same attempt with the end that was just reported and is not written yet.
     pub fn with_end(self, end: &End) -> Self {
         Self {
-            cause: end.cause,
-            return_code: end.return_code,
-            signal: end.signal,
-            exec_seconds: end.exec_seconds,
-            stderr_tail: end.stderr_tail.clone(),
-            stderr_tail_start: end.stderr_tail_start,
-            peak_memory_bytes: end.peak_memory_bytes,
-            detail: end.detail,
-            error: end.error.clone(),
-            evidence: end.evidence.clone(),
-            cpu_seconds: end.cpu_seconds,
+            ending: end.ending.clone(),
+            usage: end.usage,
+            output: end.output.clone(),
             observed: end.observed.clone(),
             ..self
         }
@@ -193,21 +185,11 @@ impl Failed {
     fn facts(&self) -> Facts<'_> {
         Facts {
             // A job that failed without a word of its own still failed.
-            cause: self.cause.or(Some(Cause::Exit)),
-            return_code: self.return_code,
-            signal: self.signal,
-            detail: self.detail,
-            error: self.error.as_deref(),
-            evidence: &self.evidence,
-            exec_seconds: self.exec_seconds,
+            cause: self.ending.cause.or(Some(Cause::Exit)),
             time_limit_seconds: self.time_limit_seconds,
-            peak_memory_bytes: self.peak_memory_bytes,
             memory_bytes: self.memory_bytes,
-            stderr_tail: self.stderr_tail.as_deref().unwrap_or(""),
-            stderr_tail_start: self.stderr_tail_start,
-            cpu_seconds: self.cpu_seconds,
             command: &self.command,
-            observed: self.observed.as_ref(),
+            ..Facts::of(&self.ending, &self.usage, &self.output, self.observed.as_ref())
         }
     }
 

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What a process used.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// User and system time, without children.
     pub cpu: Duration,
     /// Highest resident memory.
@@ -25,7 +25,7 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
-impl Usage {
+impl ProcessUsage {
     /// What was used since an earlier look.
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -37,8 +37,12 @@ impl Usage {
 }
 
 /// What a process has used so far. What cannot be read counts as nothing.
-pub fn usage(pid: u32) -> Usage {
-    Usage { cpu: cpu(pid), peak_bytes: status_bytes(pid, "VmHWM:"), written_bytes: written(pid) }
+pub fn usage(pid: u32) -> ProcessUsage {
+    ProcessUsage {
+        cpu: cpu(pid),
+        peak_bytes: status_bytes(pid, "VmHWM:"),
+        written_bytes: written(pid),
+    }
 }
 
 /// Memory that is resident now.
@@ -76,7 +80,7 @@ pub struct Watched {
     child: Child,
     begun: Instant,
     done: Arc<AtomicBool>,
-    looker: JoinHandle<Usage>,
+    looker: JoinHandle<ProcessUsage>,
 }
 
 /// How a watched process ended.
@@ -86,7 +90,7 @@ pub struct Finished {
     /// From just before its start to its end.
     pub wall: Duration,
     /// What it used.
-    pub usage: Usage,
+    pub usage: ProcessUsage,
 }
 
 impl Watched {
@@ -98,7 +102,7 @@ impl Watched {
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
         let looker = std::thread::spawn(move || {
-            let mut last = Usage::default();
+            let mut last = ProcessUsage::default();
             while !seen.load(Ordering::Acquire) {
                 let now = usage(pid);
                 last.peak_bytes = last.peak_bytes.max(now.peak_bytes);
@@ -131,7 +135,7 @@ impl Watched {
         self.looker.thread().unpark();
         let seen = self.looker.join().map_err(|_| "the watch over a process broke")?;
         let status = self.child.wait()?;
-        let usage = Usage {
+        let usage = ProcessUsage {
             cpu: end.cpu,
             peak_bytes: seen.peak_bytes.max(end.peak_bytes),
             written_bytes: seen.written_bytes.max(end.written_bytes),

@@ -1,7 +1,7 @@
 //! The program under test: its server in a fresh directory, and what is done with it through its
 //! command line and API.
 
-use super::machine::{self, Finished, Usage, Watched};
+use super::machine::{self, Finished, ProcessUsage, Watched};
 use crate::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ impl<'a> Server<'a> {
     }
 
     /// What it has used so far.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ProcessUsage {
         machine::usage(self.pid())
     }
 
@@ -240,7 +240,7 @@ pub struct Run {
     /// How many jobs it had.
     pub jobs: usize,
     /// What the server used meanwhile.
-    pub server: Usage,
+    pub server: ProcessUsage,
     /// The runner: from its start to its end.
     pub runner: Finished,
     /// Database and log at the end.
