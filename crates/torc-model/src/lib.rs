@@ -13,6 +13,7 @@ pub mod class;
 pub mod digest;
 pub mod event;
 pub mod family;
+pub mod files;
 pub mod filter;
 pub mod forecast;
 pub mod ids;

@@ -7,6 +7,7 @@ use crate::supervisor::{Exit, How};
 use crate::sys;
 use crate::token_files::TokenFile;
 use torc_model::api::ActionPacket;
+use torc_model::files;
 use torc_model::ids::ActionId;
 use torc_model::plan::ActionKind;
 use torc_model::token::Grant;
@@ -84,9 +85,8 @@ impl Action {
             return Next::Done(ActionResult { id: self.id, return_code: 0, error: None });
         };
         let path = |ending| {
-            context
-                .output_dir
-                .join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id))
+            let stem = files::action_stem(context.workflow_id, self.id);
+            context.output_dir.join(files::ACTIONS).join(stem + ending)
         };
         let env: Vec<(String, String)> =
             context.env.clone().into_iter().chain(context.common_env(&self.token)).collect();

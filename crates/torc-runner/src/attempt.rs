@@ -19,6 +19,7 @@ use std::time::Duration;
 use torc_model::api::{
     AttemptPacket, AttemptRef, BASE_PATH, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
+use torc_model::files;
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Execution, OnScriptFailure, Shell, Stdio, StdioMode, list_variable};
 use torc_model::status::{Cause, EndDetail, EvidenceSource};
@@ -97,7 +98,8 @@ pub fn log_path(
     (job, run, attempt): (JobId, i64, i64),
     ending: &str,
 ) -> PathBuf {
-    output_dir.join(format!("job_stdio/job_wf{workflow}_j{job}_r{run}_a{attempt}{ending}"))
+    let stem = files::attempt_stem(workflow, job, run, attempt);
+    output_dir.join(files::LOGS).join(stem + ending)
 }
 
 /// An attempt that is being executed.

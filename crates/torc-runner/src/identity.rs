@@ -8,10 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use torc_model::files::{RUNNERS as DIR, TOKENS, runner_record, runner_tokens};
 
-const DIR: &str = ".torc_runners";
 const MAX_BYTES: u64 = 64 << 10;
-const TOKENS: &str = "tokens";
 
 /// Names a process for ever, on any host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,10 +72,8 @@ impl Presence {
     pub fn announce(output_dir: &Path, key: &str, own: &Identity) -> io::Result<Self> {
         let dir = output_dir.join(DIR);
         torc_fs::make_private_dir(&dir)?;
-        let presence = Self {
-            record: dir.join(format!("{key}.json")),
-            token_dir: dir.join(format!("{key}.{TOKENS}")),
-        };
+        let presence =
+            Self { record: dir.join(runner_record(key)), token_dir: dir.join(runner_tokens(key)) };
         torc_fs::make_private_dir(&presence.token_dir)?;
         torc_fs::write_new_private(&presence.record, &serde_json::to_vec(own)?)?;
         Ok(presence)

@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
+use torc_model::files;
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Execution, ExecutionMode};
 use torc_model::slurm::logs::{LastWord, why_ended};
@@ -253,7 +254,7 @@ fn start_guard(config: &Config, key: &str, tell: &Teller) -> Option<Guard> {
 }
 
 fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {
-    for dir in [dir.join("job_stdio"), dir.join("actions")] {
+    for dir in [dir.join(files::LOGS), dir.join(files::ACTIONS)] {
         std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
     }
     dir.canonicalize().map_err(|e| Error::io("use", dir, e))
@@ -267,7 +268,7 @@ pub(crate) fn time_series(
     if !registered.resource_monitor.enabled || !registered.resource_monitor.time_series {
         return Ok(None);
     }
-    let dir = output_dir.join("resource_utilization");
+    let dir = output_dir.join(files::SAMPLES);
     std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
     Ok(Some(dir.join(format!("samples_{key}.jsonl"))))
 }
@@ -395,7 +396,7 @@ pub(crate) fn watch_node(
     if !monitor.compute_node {
         return Ok(None);
     }
-    let dir = output_dir.join("resource_utilization");
+    let dir = output_dir.join(files::SAMPLES);
     std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
     let interval = Duration::try_from_secs_f64(monitor.sample_interval_seconds)
         .unwrap_or(Duration::from_secs(5))

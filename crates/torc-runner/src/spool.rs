@@ -12,13 +12,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use torc_client::Client;
 use torc_model::api::{CompletionBatch, CompletionReport, ReportResult};
+use torc_model::files::{MAX_SPOOL_BYTES as MAX_BYTES, SPOOL as DIR, spool_file};
 use torc_model::ids::{RunnerId, WorkflowId};
 
-const DIR: &str = ".torc_spool";
 /// Ending of the file that says that the owner of a spool has left.
 const LEFT: &str = "left";
-/// More than any runner keeps.
-const MAX_BYTES: u64 = 256 << 20;
 /// At most this many results in one request.
 const BATCH: usize = 200;
 
@@ -48,7 +46,7 @@ impl Spool {
         workflow_id: WorkflowId,
         owner: Identity,
     ) -> Self {
-        let path = output_dir.join(DIR).join(format!("{key}.jsonl"));
+        let path = output_dir.join(DIR).join(spool_file(key));
         Self {
             path,
             header: Header { runner_id, workflow_id, owner },

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use torc_model::files;
 use torc_model::ids::WorkflowId;
 
 /// The places of some runners.
@@ -56,7 +57,7 @@ pub fn find(places: &Places, deed: Deed) -> Result<Found, String> {
     for directory in &places.directories {
         let directory = Path::new(directory);
         let mut is_seen = false;
-        for part in ["job_stdio", "actions", "resource_utilization"] {
+        for part in [files::LOGS, files::ACTIONS, files::SAMPLES] {
             let part = directory.join(part);
             let entries = match fs::read_dir(&part) {
                 Ok(entries) => entries,
@@ -101,9 +102,8 @@ impl Places {
     /// The workflow whose file has this name: `job_wf3_j7_r1_a1.o`, `action_wf3_2.e`,
     /// `samples_TAG.jsonl`, `nodes_TAG.jsonl`.
     fn workflow_of(&self, name: &str) -> Option<WorkflowId> {
-        let numbered = name.strip_prefix("job_wf").or_else(|| name.strip_prefix("action_wf"));
-        let workflow = match numbered {
-            Some(rest) => WorkflowId(rest.split_once('_')?.0.parse().ok()?),
+        let workflow = match files::workflow_of(name) {
+            Some(workflow) => workflow,
             None => {
                 let samples = name.strip_prefix("samples_").or_else(|| name.strip_prefix("nodes_"));
                 let tag = samples?.strip_suffix(".jsonl")?;

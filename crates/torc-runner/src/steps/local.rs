@@ -42,7 +42,7 @@ pub struct LocalRun {
 
 /// Runs an attempt with steps to its end.
 pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
-    std::fs::create_dir_all(local.output_dir.join("job_stdio"))?;
+    std::fs::create_dir_all(local.output_dir.join(torc_model::files::LOGS))?;
     crate::sys::become_subreaper()?;
     let context = Arc::new(Context {
         workflow_id: WorkflowId(0),

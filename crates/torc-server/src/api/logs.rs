@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use torc_fs::Trust;
 use torc_model::api::{LogPiece, LogView, ReadLog};
+use torc_model::files;
 use torc_model::ids::{JobId, PoolRunnerId};
 use torc_model::status::Stream;
 use utoipa::IntoParams;
@@ -205,8 +206,8 @@ fn reported_endings(stream: Stream) -> &'static [&'static str] {
 /// convention.
 fn candidates(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<Vec<PathBuf>, ApiError> {
     let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
-    let name =
-        |ending: &&str| format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}{ending}");
+    let stem = files::attempt_stem(*workflow_id, job, *run_id, *attempt_id);
+    let name = |ending: &&str| format!("{stem}{ending}");
     let reported = match stream {
         Stream::Stdout => &logs.stdout_path,
         Stream::Stderr => &logs.stderr_path,
@@ -216,7 +217,7 @@ fn candidates(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<Vec<Path
     let files: Vec<PathBuf> = match (reported, &logs.output_dir) {
         (Some(path), _) => vec![path.into()],
         (None, Some(directory)) => {
-            let directory = FilePath::new(directory).join("job_stdio");
+            let directory = FilePath::new(directory).join(files::LOGS);
             endings(stream).iter().map(|ending| directory.join(name(ending))).collect()
         }
         (None, None) => Vec::new(),

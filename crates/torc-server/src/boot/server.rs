@@ -154,7 +154,7 @@ impl Server {
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
         let allocations = store.allocations();
-        let ending = Shutdown {
+        let ending = LastSteps {
             store,
             database: database.path.clone(),
             path: server_file,
@@ -398,7 +398,7 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
 }
 
 /// What is left to do when the last request has been answered.
-struct Shutdown {
+struct LastSteps {
     store: Store,
     courier: tokio::task::JoinHandle<()>,
     database: PathBuf,
@@ -407,7 +407,7 @@ struct Shutdown {
     locks: (Lock, Option<Lock>),
 }
 
-impl Shutdown {
+impl LastSteps {
     async fn run(self) {
         if let Err(error) = self.courier.await {
             tracing::error!(%error, "the courier ended by a defect");

@@ -21,6 +21,7 @@ use torc_engine::{
 };
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::attempt::{Ending, Output};
+use torc_model::files;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
 use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, EvidenceSource};
@@ -229,7 +230,8 @@ pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, Stri
         let own: Option<Stdio> = own.as_deref().map(load::parse).transpose()?.flatten();
         let stdio = own.unwrap_or(usual);
         if stdio.mode != StdioMode::None && !stdio.delete_on_success {
-            found.push((attempt, format!("job_wf{}_j{job}_r{run}_a{number}", suspect.workflow)));
+            let stem = files::attempt_stem(suspect.workflow, job, run, i64::from(number));
+            found.push((attempt, stem));
         }
     }
     Ok(found)

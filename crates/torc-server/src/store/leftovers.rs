@@ -8,20 +8,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use torc_fs::Trust;
 use torc_model::api::CompletionReport;
-
-/// Where runners keep results while the server does not answer: a file per runner below its output
-/// directory.
-const SPOOL: &str = ".torc_spool";
-/// Where runners say who they are, and keep the tokens of their jobs.
-const RUNNERS: &str = ".torc_runners";
-/// More than any runner keeps; what is beyond it is tried again like everything else that was lost.
-const MAX_SPOOL_BYTES: u64 = 256 << 20;
+use torc_model::files;
 
 /// The results that a runner wrote down for a server that did not answer. A torn last line is
 /// passed over.
 pub fn spooled(output_dir: &Path, key: &str) -> Vec<CompletionReport> {
-    let path = output_dir.join(SPOOL).join(format!("{key}.jsonl"));
-    let text = match torc_fs::read(&path, Trust::Log, MAX_SPOOL_BYTES) {
+    let path = output_dir.join(files::SPOOL).join(files::spool_file(key));
+    let text = match torc_fs::read(&path, Trust::Log, files::MAX_SPOOL_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
@@ -39,7 +32,7 @@ pub fn spooled(output_dir: &Path, key: &str) -> Vec<CompletionReport> {
 /// Removes the files by which a dead runner was known, and the tokens of its jobs. Runners that
 /// start later in the same place do that too; this does not wait for one.
 pub fn remove_files(output_dir: &Path, key: &str) {
-    let dir = output_dir.join(RUNNERS);
+    let dir = output_dir.join(files::RUNNERS);
     // Nothing is removed through a link, nor in a place that others may write.
     let is_ours = fs::symlink_metadata(&dir).is_ok_and(|found| {
         let own = rustix::process::geteuid().as_raw();
@@ -48,7 +41,8 @@ pub fn remove_files(output_dir: &Path, key: &str) {
     if !is_ours {
         return;
     }
-    let (tokens, record) = (dir.join(format!("{key}.tokens")), dir.join(format!("{key}.json")));
+    let (tokens, record) =
+        (dir.join(files::runner_tokens(key)), dir.join(files::runner_record(key)));
     // The tokens first: the record tells the next runner of them.
     for (path, removed) in
         [(&tokens, fs::remove_dir_all(&tokens)), (&record, fs::remove_file(&record))]
@@ -71,12 +65,10 @@ pub fn begun<'a>(
     if attempts.is_empty() {
         return Ok(begun);
     }
-    for entry in fs::read_dir(output_dir.join("job_stdio"))? {
+    for entry in fs::read_dir(output_dir.join(files::LOGS))? {
         let name = entry?.file_name();
-        // `job_wf1_j2_r1_a1.o`, `job_wf1_j2_r1_a1_steps.jsonl`: four parts and no more.
         let Some(name) = name.to_str() else { continue };
-        let end = name.match_indices(['_', '.']).map(|(at, _)| at).nth(4).unwrap_or(name.len());
-        begun.extend(attempts.get(&name[..end]).map(|name| (*name).to_owned()));
+        begun.extend(attempts.get(files::stem_of(name)).map(|name| (*name).to_owned()));
     }
     Ok(begun)
 }
