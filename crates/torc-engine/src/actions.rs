@@ -189,7 +189,7 @@ impl Workflow {
                 continue;
             }
             if status == JobStatus::Ready
-                && self.jobs[index].attempt > 1
+                && self.jobs[index].tries.number > 1
                 && action.looks_after(index)
             {
                 self.trigger(i);
@@ -376,7 +376,7 @@ impl Workflow {
         }
         let waits = |index: &JobIx| {
             let job = &self.jobs[*index];
-            job.status() == JobStatus::Ready && job.attempt > 1 && action.looks_after(*index)
+            job.status() == JobStatus::Ready && job.tries.number > 1 && action.looks_after(*index)
         };
         self.jobs.indexes().filter(waits).collect()
     }

@@ -152,11 +152,11 @@ impl Backfill {
 impl Workflow {
     /// Lets runners go that are kept for jobs that no longer wait, or that no longer ask.
     pub(super) fn release_kept(&mut self, now: i64) {
-        if self.backfill.kept.is_empty() {
+        if self.ready.backfill.kept.is_empty() {
             return;
         }
-        let (jobs, seen) = (&self.jobs, &self.backfill.seen);
-        self.backfill.kept.retain(|kept| {
+        let (jobs, seen) = (&self.jobs, &self.ready.backfill.seen);
+        self.ready.backfill.kept.retain(|kept| {
             let job = &jobs[kept.index];
             let waits =
                 job.status() == JobStatus::Ready && !job.held_back && job.not_before.is_none();
@@ -176,7 +176,7 @@ impl Workflow {
         candidate: Key,
     ) -> Option<Gap> {
         // A job of the candidate's own class fits where the candidate fits.
-        if self.queue.is_uniform() {
+        if self.ready.queue.is_uniform() {
             return None;
         }
         let whole = Room::of(claim.capacity);
@@ -193,10 +193,11 @@ impl Workflow {
                 && why_not(class, claim, limits, strict).is_none()
         };
         loop {
-            let kept = &self.backfill;
+            let kept = &self.ready.backfill;
             let elsewhere =
                 |index: JobIx| kept.kept_for(index).is_some_and(|kept| kept.runner != claim.runner);
             let first = self
+                .ready
                 .queue
                 .heads(elsewhere)
                 .filter(|(number, key)| room_for(self, key, *number))
@@ -220,7 +221,7 @@ impl Workflow {
 
     /// What may start on the runner that asks beside the job that it is kept for.
     fn gap_beside(&self, index: JobIx, claim: &Claim<'_>, whole: &Room) -> Option<Gap> {
-        let kept = self.backfill.kept_for(index)?;
+        let kept = self.ready.backfill.kept_for(index)?;
         let start = self.start_on(claim.runner, whole, index, claim.now, kept.since);
         let until = start.at.zip(kept.start_at).map(|(now, promised)| now.min(promised));
         Some(Gap { index, spare: start.spare, until })
@@ -229,12 +230,12 @@ impl Workflow {
     /// On a node with GPUs, jobs that need them go before those of the same priority that do not, as
     /// long as there is another place for those.
     pub(super) fn prefers_gpus(&self, claim: &Claim<'_>) -> bool {
-        claim.capacity.num_gpus > 0 && self.backfill.has_plain_runner(claim.runner)
+        claim.capacity.num_gpus > 0 && self.ready.backfill.has_plain_runner(claim.runner)
     }
 
     /// A runner is kept for a job of this one's priority.
     fn has_kept_of(&self, key: Key) -> bool {
-        self.backfill.kept.iter().any(|kept| self.jobs[kept.index].priority == key.0.0)
+        self.ready.backfill.kept.iter().any(|kept| self.jobs[kept.index].priority == key.0.0)
     }
 
     /// Keeps the runner on which a job can start soonest, unless each is kept for one that goes
@@ -243,11 +244,15 @@ impl Workflow {
         let index = key.3;
         let class = &self.classes[self.jobs[index].class];
         let mut best: Option<(i64, RunnerId, Option<i64>)> = None;
-        for (runner, seen) in &self.backfill.seen {
+        for (runner, seen) in &self.ready.backfill.seen {
             let whole = Room::of(&seen.capacity);
             let ask = seen.ask(*runner, claim);
             if claim.now - seen.at >= SILENT_MS
-                || self.backfill.kept_on(*runner).is_some_and(|kept| self.key(kept.index) < key)
+                || self
+                    .ready
+                    .backfill
+                    .kept_on(*runner)
+                    .is_some_and(|kept| self.key(kept.index) < key)
                 || !whole.fits(class)
                 || why_not(class, &ask, limits, seen.strict_scheduler).is_some()
             {
@@ -262,8 +267,8 @@ impl Workflow {
             }
         }
         let Some((_, runner, start_at)) = best else { return false };
-        self.backfill.kept.retain(|kept| kept.runner != runner);
-        self.backfill.kept.push(Kept { index, runner, start_at, since: claim.now });
+        self.ready.backfill.kept.retain(|kept| kept.runner != runner);
+        self.ready.backfill.kept.push(Kept { index, runner, start_at, since: claim.now });
         true
     }
 
@@ -329,17 +334,17 @@ impl Workflow {
 
     /// A runner is no longer kept for a job since the last call: its waiting claim should look again.
     pub fn take_released(&mut self) -> bool {
-        std::mem::take(&mut self.backfill.is_released)
+        std::mem::take(&mut self.ready.backfill.is_released)
     }
 
     /// The runner that is kept for a job, and when the job was expected to start.
     pub(super) fn kept_for(&self, index: JobIx) -> Option<(RunnerId, Option<i64>)> {
-        self.backfill.kept_for(index).map(|kept| (kept.runner, kept.start_at))
+        self.ready.backfill.kept_for(index).map(|kept| (kept.runner, kept.start_at))
     }
 
     /// The job that a runner is kept for.
     pub(super) fn keeps(&self, runner: RunnerId) -> Option<JobIx> {
-        self.backfill.kept_on(runner).map(|kept| kept.index)
+        self.ready.backfill.kept_on(runner).map(|kept| kept.index)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a method of the engine did, for the store to write down.
 
+use super::jobs::Tries;
 use super::maps::NewItem;
 use super::order::FamilyTime;
 use super::reset::Adjustment;
@@ -23,14 +24,8 @@ pub enum Change {
         status: JobStatus,
         /// Why, when that needs a word.
         reason: Option<StatusReason>,
-        /// Number of its current attempt.
-        attempt: u32,
-        /// The run of that attempt.
-        attempt_run: i64,
-        /// Retries paid from the budget for losses.
-        lost_retries: u32,
-        /// Retries that cost nothing.
-        refunds: u32,
+        /// Its attempts; the number is 1 also when it had none.
+        tries: Tries,
         /// What is known of its own time, in ms.
         own_ms: Option<u32>,
     },

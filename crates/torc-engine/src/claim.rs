@@ -92,7 +92,7 @@ impl Workflow {
             room.take(&self.classes[job.class]);
             waiting += usize::from(job.held().is_some_and(|h| h.state == AttemptState::Claimed));
         }
-        self.backfill.see(claim);
+        self.ready.backfill.see(claim);
         self.release_kept(claim.now);
         let mut given = Vec::new();
         let schedulers = if claim.strict_scheduler { &[true][..] } else { &[true, false][..] };
@@ -169,14 +169,15 @@ impl Workflow {
         fits: impl Fn(&Class) -> bool,
         passes_over: impl Fn(JobIx) -> bool,
     ) -> Option<Key> {
-        self.queue.first(
+        self.ready.queue.first(
             |class| {
                 let class = &self.classes[class];
                 fits(class) && why_not(class, claim, limits, strict).is_none()
             },
             |index| {
                 passes_over(index)
-                    || !neighbours.is_empty() && self.avoidance.avoids(index, neighbours, claim.now)
+                    || !neighbours.is_empty()
+                        && self.ready.avoidance.avoids(index, neighbours, claim.now)
             },
         )
     }
@@ -189,8 +190,8 @@ impl Workflow {
         limits: &mut Limits,
     ) -> Claimed {
         let token = token(claim.nonce, nth as u64);
-        self.avoidance.forget(index);
-        self.backfill.start(index, claim.runner);
+        self.ready.avoidance.forget(index);
+        self.ready.backfill.start(index, claim.runner);
         self.shift(index, JobEvent::Claimed, None);
         let class = self.jobs[index].class;
         for name in &self.classes[class].uses {
@@ -213,7 +214,7 @@ impl Workflow {
             started_at: None,
         }));
         let claimed =
-            Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };
+            Claimed { index, job: job.id, attempt, number: job.tries.number, token: token.clone() };
         self.attempts.give(claim.runner, index);
         self.record(Change::AttemptClaimed {
             id: attempt,

@@ -39,7 +39,8 @@ impl Workflow {
         );
         // Waited for a verdict since an earlier run and was then canceled: the rows cannot tell it
         // from one that never ran, and nothing depends on it.
-        let from_before = a.status() == JobStatus::Canceled && (a.attempt, b.attempt) == (1, 0);
+        let from_before =
+            a.status() == JobStatus::Canceled && (a.tries.number, b.tries.number) == (1, 0);
         // Its time had come; whether it has come again after a jump of the clock does not matter.
         let woken = a.not_before.is_none();
         let not_before = a.not_before == b.not_before || woken || a.status() != JobStatus::Ready;
@@ -48,9 +49,9 @@ impl Workflow {
             ("held_back", a.held_back == b.held_back),
             ("priority", a.priority == b.priority),
             ("class", self.next_class_of(index) == restored.next_class_of(index)),
-            ("attempt", a.attempt == b.attempt || from_before),
-            ("lost_retries", a.lost_retries == b.lost_retries),
-            ("refunds", a.refunds == b.refunds),
+            ("attempt", a.tries.number == b.tries.number || from_before),
+            ("lost_retries", a.tries.lost == b.tries.lost),
+            ("refunds", a.tries.refunds == b.tries.refunds),
             ("unmet", a.unmet == b.unmet),
             ("live", a.live() == b.live()),
             ("last", a.last == b.last || !matters || b.last.is_none()),

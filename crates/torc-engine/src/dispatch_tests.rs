@@ -141,7 +141,7 @@ fn a_job_on_the_longest_chain_goes_first_again_after_it_has_failed() {
         "a rule gives it another attempt"
     );
     assert_eq!(claim(&mut flow, 1, &node(1, 0), None, 1, 1_000), [0], "before the others");
-    assert_eq!(flow.jobs[JobIx::new(0)].attempt, 2);
+    assert_eq!(flow.jobs[JobIx::new(0)].tries.number, 2);
 }
 
 #[test]

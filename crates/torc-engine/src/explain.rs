@@ -221,13 +221,15 @@ impl Workflow {
     /// Ready jobs that no runner of this size could ever take.
     pub fn never_fits(&self, capacity: &Capacity) -> bool {
         let whole = Room::of(capacity);
-        !self.queue.is_empty() && self.queue.classes().all(|c| !whole.fits(&self.classes[c]))
+        !self.ready.queue.is_empty()
+            && self.ready.queue.classes().all(|c| !whole.fits(&self.classes[c]))
     }
 
     /// Some ready job could be taken by a runner of this size with this label, if it were empty.
     pub fn has_ready_for(&self, capacity: &Capacity, label: Option<&str>) -> bool {
         let whole = Room::of(capacity);
-        self.queue
+        self.ready
+            .queue
             .classes()
             .map(|c| &self.classes[c])
             .any(|c| labels::fit(c.label.as_deref(), label) && whole.fits(c))

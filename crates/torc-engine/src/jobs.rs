@@ -41,6 +41,38 @@ pub enum Live {
     Held(Box<Held>),
 }
 
+/// The attempts of a job in the run that it was last part of. A job that has succeeded is left alone by
+/// later runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tries {
+    /// Number of the current or last attempt; the next one is this plus one.
+    pub number: u32,
+    /// The run.
+    pub run: i64,
+    /// Retries paid from the budget for losses.
+    pub lost: u32,
+    /// Attempts that do not count against the user's rules (losses among them).
+    pub refunds: u32,
+}
+
+impl Tries {
+    /// None so far.
+    pub const fn none(run: i64) -> Self {
+        Self { number: 0, run, lost: 0, refunds: 0 }
+    }
+
+    /// The job begins anew: no attempt so far counts.
+    pub fn renew(&mut self) {
+        self.refunds = self.number;
+        self.lost = 0;
+    }
+
+    /// Attempts that count against the user's rules.
+    pub fn counted(&self) -> u32 {
+        self.number - self.refunds.min(self.number.saturating_sub(1))
+    }
+}
+
 /// A job as the engine sees it. Texts (name, command) stay in the database.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
@@ -61,15 +93,7 @@ pub struct Job {
     pub(crate) handler: Option<HandlerIx>,
     /// Budget for losses.
     pub(crate) max_lost: u32,
-    /// Number of the current or last attempt in the run that [`Job::attempt_run`] names; the next
-    /// one there is this plus one.
-    pub(crate) attempt: u32,
-    /// The run of that attempt. A job that has succeeded is left alone by later runs.
-    pub(crate) attempt_run: i64,
-    /// Retries paid from the budget for losses, in this run.
-    pub(crate) lost_retries: u32,
-    /// Attempts that do not count against the user's rules, in this run (losses among them).
-    pub(crate) refunds: u32,
+    pub(crate) tries: Tries,
     /// Dependencies that are not met; counted while it is blocked.
     pub(crate) unmet: u32,
     pub(crate) live: Live,
@@ -97,7 +121,7 @@ impl Job {
 
     /// Number of the current or last attempt in the run that it was last part of.
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.tries.number
     }
 
     /// Row of the attempt that has not ended.
@@ -237,10 +261,7 @@ impl NewJob {
             class,
             handler: self.handler,
             max_lost: self.max_lost,
-            attempt: 0,
-            attempt_run: 1,
-            lost_retries: 0,
-            refunds: 0,
+            tries: Tries::none(1),
             unmet: 0,
             live: Live::None,
             last: None,

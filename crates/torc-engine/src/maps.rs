@@ -376,10 +376,9 @@ impl Workflow {
         self.drop_queued(index, "its item changed", now);
         // The counters first: the move writes them down.
         let job = &mut self.jobs[index];
-        job.refunds = job.attempt;
-        job.lost_retries = 0;
+        job.tries.renew();
         self.shift(index, JobEvent::Reset, None);
-        self.rule_uses.retain(|(of, _), _| *of != index);
+        self.handlers.forget(|job| job == index);
     }
 
     /// A map whose items are why it failed. To run it again is to run them again.
@@ -560,7 +559,7 @@ mod tests {
     fn a_new_run_does_not_forget_that_items_were_found() {
         let mut workflow = workflow();
         // It found them at its second attempt.
-        workflow.jobs[ix(0)].attempt = 2;
+        workflow.jobs[ix(0)].tries.number = 2;
         workflow.take_changes();
         workflow.reset(&[(ix(2), Reason::Asked)], 1);
         let reasons = workflow.take_changes().into_iter().filter_map(|change| match change {

@@ -112,9 +112,9 @@ impl Workflow {
                 }
             }
             JobStatus::Ready if job.live().is_none() => {
-                self.jobs[index].attempt = self.jobs[index].attempt.max(1);
+                self.jobs[index].tries.number = self.jobs[index].tries.number.max(1);
                 if last.is_some() {
-                    self.jobs[index].attempt += 1;
+                    self.jobs[index].tries.number += 1;
                 }
                 let retry_of = last.map(|l| l.id);
                 let next = super::workflow::Next {
@@ -126,9 +126,9 @@ impl Workflow {
             }
             JobStatus::Failed if job.live().is_none() => {
                 let last = undecided?;
-                let before = self.jobs[index].attempt;
+                let before = self.jobs[index].tries.number;
                 self.follow(index, last, now);
-                (self.jobs[index].attempt != before).then_some(Repair::Decided)
+                (self.jobs[index].tries.number != before).then_some(Repair::Decided)
             }
             JobStatus::Ready => None,
             JobStatus::Uninitialized
@@ -150,8 +150,8 @@ impl Workflow {
     fn write_lost(&mut self, index: JobIx, recovery: RunnerId, limits: &mut Limits, now: i64) {
         let run = self.run;
         let job = &mut self.jobs[index];
-        job.attempt = job.attempt.max(1);
-        let (number, job_id) = (job.attempt, job.id);
+        job.tries.number = job.tries.number.max(1);
+        let (number, job_id) = (job.tries.number, job.id);
         let id = self.attempts.new_row();
         let new = NewAttempt {
             id,

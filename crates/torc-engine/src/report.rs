@@ -51,6 +51,15 @@ pub struct Lost {
     pub evidence: Evidence,
 }
 
+/// A rule that matches a failure.
+struct Matched<'a> {
+    /// The name of its handler.
+    handler: &'a str,
+    /// Its place in the handler.
+    rule: usize,
+    found: &'a Rule,
+}
+
 /// What follows from an end.
 struct Consequence {
     event: JobEvent,
@@ -72,7 +81,7 @@ impl Workflow {
     /// The runner started it. A repeat changes nothing.
     pub fn started(&mut self, index: JobIx, pid: i64, at: i64) {
         let job = &mut self.jobs[index];
-        let number = job.attempt;
+        let number = job.tries.number;
         let Some(held) = job.held_mut() else { return };
         let Ok(state) = held.state.after(AttemptEvent::Started) else { return };
         held.state = state;
@@ -120,11 +129,11 @@ impl Workflow {
             .as_ref()
             .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost | Origin::Auto));
         if rather_elsewhere && self.attempts.runners().any(|other| other != runner) {
-            self.avoidance.avoid(index, runner, now + PREFERENCE_MS);
+            self.ready.avoidance.avoid(index, runner, now + PREFERENCE_MS);
         }
         self.release(index, limits);
         self.forget_script(index, &end, &decision);
-        let number = self.jobs[index].attempt;
+        let number = self.jobs[index].tries.number;
         let facts = json!({
             "attempt_id": number, "run_id": self.run, "return_code": end.ending.return_code, "cause": end.ending.cause,
             "outcome": end.decision.outcome, "decision": end.decision.text, "will_retry": decision.next.is_some(),
@@ -159,7 +168,7 @@ impl Workflow {
         }
         self.forget_script(index, end, &decision);
         let facts = json!({
-            "attempt_id": self.jobs[index].attempt, "run_id": self.run, "return_code": end.ending.return_code,
+            "attempt_id": self.jobs[index].tries.number, "run_id": self.run, "return_code": end.ending.return_code,
             "cause": end.ending.cause, "outcome": decision.outcome, "decision": words::message(&*decision.text),
             "will_retry": decision.next.is_some(), "by": "crash recovery",
         });
@@ -189,20 +198,20 @@ impl Workflow {
             let unfinished = self.jobs[index].rare.edit(|rare| rare.script.take());
             next.recovery = next.recovery.or(unfinished);
             if let Some(rule) = decision.rule {
-                *self.rule_uses.entry((index, rule)).or_default() += 1;
+                self.handlers.count_use(index, rule);
             }
             let job = &mut self.jobs[index];
-            job.attempt += 1;
+            job.tries.number += 1;
             match next.origin {
                 Origin::Lost => {
-                    job.lost_retries += 1;
-                    job.refunds += 1;
+                    job.tries.lost += 1;
+                    job.tries.refunds += 1;
                 }
-                Origin::Requeued => job.refunds += 1,
+                Origin::Requeued => job.tries.refunds += 1,
                 // What the job was before spent nothing of what it is now.
                 Origin::Revised => {
-                    job.refunds = job.attempt - 1;
-                    job.lost_retries = 0;
+                    job.tries.refunds = job.tries.number - 1;
+                    job.tries.lost = 0;
                 }
                 Origin::Initial
                 | Origin::Handler
@@ -220,7 +229,7 @@ impl Workflow {
         } else if decision.event == JobEvent::Expanded {
             self.shift(index, decision.event, Some(StatusReason::WaitsForItems));
             let count = self.tally(index).total;
-            let attempt = self.jobs[index].attempt;
+            let attempt = self.jobs[index].tries.number;
             let facts = json!({"count": count, "run_id": self.run, "attempt_id": attempt});
             self.event(EventKind::ItemsExpanded, Some(index), facts);
             self.start_items(index, now);
@@ -324,7 +333,7 @@ impl Workflow {
         let again = |origin| Next { retry_of: Some(id), ..Next::fresh(origin) };
         match cause {
             Cause::Canceled => return plain(JobEvent::Canceled, "canceled"),
-            free if is_free(free, end) && job.refunds < MAX_REFUNDS => {
+            free if is_free(free, end) && job.tries.refunds < MAX_REFUNDS => {
                 let text = format!(
                     "queued again, because {}; this does not count as a failure",
                     why_free(free)
@@ -360,7 +369,7 @@ impl Workflow {
                 ..plain(JobEvent::FailedForGood, text)
             };
         }
-        let handler = job.handler.map(|h| &self.handlers[h.at()]);
+        let handler = job.handler.map(|h| &self.handlers[h]);
         let diagnosis = handler
             .filter(|handler| handler.needs_diagnosis())
             .and_then(|_| self.diagnosis(end, cause));
@@ -378,14 +387,15 @@ impl Workflow {
             None => Verdict::NoMatchingRule,
         };
         if let Verdict::Rule(rule, found) = verdict {
-            let name = handler.map_or("", |h| h.name.as_str());
-            return self.by_rule(index, id, rule, found, name, &failure, end.at);
+            let handler = handler.map_or("", |h| h.name.as_str());
+            let matched = Matched { handler, rule, found };
+            return self.by_rule(index, id, &matched, &failure, end.at);
         }
         if cause.is_loss() {
-            if job.lost_retries < job.max_lost {
+            if job.tries.lost < job.max_lost {
                 let text = format!(
                     "queued again after a loss ({} of {}); this does not count against the job's own rules",
-                    job.lost_retries + 1,
+                    job.tries.lost + 1,
                     job.max_lost
                 );
                 let outcome = Some(Outcome::Retried);
@@ -394,7 +404,7 @@ impl Workflow {
             }
             let text = format!(
                 "lost {}; `max_lost_retries` is {}",
-                words::count(job.lost_retries + 1, "time"),
+                words::count(job.tries.lost + 1, "time"),
                 job.max_lost
             );
             let outcome = Some(Outcome::MaxRetriesExceeded);
@@ -454,24 +464,19 @@ impl Workflow {
     }
 
     /// A rule matches the failure: is there a retry left?
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call site; the parts belong to the decision"
-    )]
     fn by_rule(
         &self,
         index: JobIx,
         id: AttemptId,
-        rule: usize,
-        found: &Rule,
-        handler: &str,
+        matched: &Matched<'_>,
         failure: &Failure<'_>,
         now: i64,
     ) -> Consequence {
+        let Matched { handler, rule, found } = *matched;
         let job = &self.jobs[index];
         // Attempts that were not the job's fault do not use up the user's budget.
-        let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
-        let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
+        let number = job.tries.counted();
+        let uses = self.handlers.uses(index, rule);
         let what = match found.stderr_matches.as_slice() {
             [] => describe(failure),
             texts => {
@@ -510,7 +515,7 @@ impl Workflow {
             script: script.clone(),
             timeout_seconds: found.script_timeout.map_or(SCRIPT_TIMEOUT_SECONDS, |t| t.0 as i64),
             on_failure: found.on_script_failure,
-            failed_attempt_id: i64::from(job.attempt),
+            failed_attempt_id: i64::from(job.tries.number),
             return_code: failure.return_code,
         });
         let mut text = format!("{said}; queued as attempt {} of {}", number + 1, found.max_retries);
@@ -538,7 +543,7 @@ impl Workflow {
         limits: &mut Limits,
         now: i64,
     ) -> usize {
-        self.backfill.forget(runner);
+        self.ready.backfill.forget(runner);
         let held: Vec<JobIx> = self.held_by(runner).collect();
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits);

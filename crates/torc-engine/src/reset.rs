@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::index::JobIx;
-use super::jobs::Live;
+use super::jobs::{Live, Tries};
 use super::machine::{JobEvent, Machine};
 use super::workflow::{Next, Refused, Workflow};
 use serde_json::json;
@@ -120,7 +120,7 @@ impl Workflow {
         self.canceled = false;
         if next_run && self.run > 0 {
             self.run += 1;
-            self.rule_uses.clear();
+            self.handlers.forget_all();
             self.requeue_ready(now);
             self.begin_idle();
         }
@@ -147,17 +147,16 @@ impl Workflow {
             // The counters first: the move writes them down.
             let run = self.run;
             let job = &mut self.jobs[index];
-            let is_first = next_run || job.attempt_run != run;
+            let is_first = next_run || job.tries.run != run;
             if is_first {
-                job.attempt = 0;
+                job.tries.number = 0;
             }
-            job.refunds = job.attempt;
-            job.lost_retries = 0;
+            job.tries.renew();
             job.last = job.last.filter(|_| !is_first);
             self.shift(index, JobEvent::Reset, None);
         }
         let again: HashSet<JobIx> = chosen.into_iter().collect();
-        self.rule_uses.retain(|(index, _), _| !again.contains(index));
+        self.handlers.forget(|job| again.contains(&job));
     }
 
     /// A new run began: jobs that wait in the queue begin it at attempt 1 too.
@@ -182,8 +181,8 @@ impl Workflow {
                 job.status(),
                 JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
             ) {
-                let was = (job.attempt.max(1), job.refunds, job.lost_retries);
-                (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
+                let was = (job.tries.number.max(1), job.tries.refunds, job.tries.lost);
+                (job.tries, job.last) = (Tries::none(job.tries.run), None);
                 if was != (1, 0, 0) {
                     self.record_job(index);
                 }
@@ -302,7 +301,7 @@ impl Workflow {
                 _ => refused,
             });
         }
-        let number = if job.attempt_run == run { i64::from(job.attempt) } else { 0 };
+        let number = if job.tries.run == run { i64::from(job.tries.number) } else { 0 };
         if number >= max {
             let message = match number == max {
                 true => format!("job {} is at attempt {max} of {max}; no more retries", job.id),
@@ -328,7 +327,7 @@ impl Workflow {
         );
         self.count_attempt(index);
         let job = &mut self.jobs[index];
-        let (number, retry_of) = (job.attempt, job.last);
+        let (number, retry_of) = (job.tries.number, job.last);
         // What waits for its script does not run without it.
         let recovery = job.rare.edit(|rare| rare.script.take());
         let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin});
@@ -366,17 +365,17 @@ impl Workflow {
         rule: Option<usize>,
         now: i64,
     ) -> bool {
-        if let Some(uses) = rule.and_then(|rule| self.rule_uses.get_mut(&(index, rule))) {
-            *uses = uses.saturating_sub(1);
+        if let Some(rule) = rule {
+            self.handlers.take_back(index, rule);
         }
         let job = &mut self.jobs[index];
-        job.refunds += 1;
+        job.tries.refunds += 1;
         let is_final = matches!(
             job.status(),
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
         );
-        if is_final && job.last == Some(attempt) && job.lost_retries < job.max_lost {
-            job.lost_retries += 1;
+        if is_final && job.last == Some(attempt) && job.tries.lost < job.max_lost {
+            job.tries.lost += 1;
             self.again(index, Origin::Lost, now);
             return true;
         }
@@ -402,7 +401,7 @@ impl Workflow {
             self.again(index, Origin::Classified, now);
         } else {
             self.shift(index, JobEvent::FailedForGood, Some(StatusReason::ClassifiedPermanent));
-            let attempt = self.jobs[index].attempt;
+            let attempt = self.jobs[index].tries.number;
             let facts = json!({"by": "classification", "run_id": self.run, "attempt_id": attempt});
             self.event(EventKind::JobFailed, Some(index), facts);
             self.propagate(index, now);

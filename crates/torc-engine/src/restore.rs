@@ -4,7 +4,7 @@
 use super::actions::NewAction;
 use super::claim::Limits;
 use super::index::ClassIx;
-use super::jobs::{Held, Live, NewJob};
+use super::jobs::{Held, Live, NewJob, Tries};
 use super::order::FamilyTime;
 use super::rules::CompiledHandler;
 use super::workflow::Workflow;
@@ -22,14 +22,8 @@ pub struct JobRow {
     pub job: NewJob,
     /// Where it stands.
     pub status: JobStatus,
-    /// Number of its current attempt; 1 also when it never had one.
-    pub attempt: u32,
-    /// The run of that attempt; 1 also when it never had one.
-    pub attempt_run: i64,
-    /// Retries paid from the budget for losses.
-    pub lost_retries: u32,
-    /// Attempts that do not count against the user's rules.
-    pub refunds: u32,
+    /// Its attempts; number and run are 1 also when it never had one.
+    pub tries: Tries,
     /// No runner may claim it.
     pub held_back: bool,
     /// Why it stands there.
@@ -109,10 +103,7 @@ impl Rows {
         for row in self.jobs {
             let index = workflow.add_job(row.job);
             workflow.restore_job(index, (row.status, row.reason), |job| {
-                job.attempt = row.attempt;
-                job.attempt_run = row.attempt_run;
-                job.lost_retries = row.lost_retries;
-                job.refunds = row.refunds;
+                job.tries = row.tries;
                 job.held_back = row.held_back;
                 if row.afterwards.is_some() {
                     job.rare.edit(|rare| rare.afterwards = row.afterwards);
@@ -122,8 +113,8 @@ impl Rows {
         for row in self.live {
             let Some(index) = workflow.find(row.job) else { continue };
             let job = &mut workflow.jobs[index];
-            job.attempt = row.number;
-            job.attempt_run = run;
+            job.tries.number = row.number;
+            job.tries.run = run;
             job.live = match row.held {
                 Some(held) => Live::Held(Box::new(held)),
                 None => Live::Queued(row.id),
@@ -154,9 +145,9 @@ impl Rows {
                     | JobStatus::Canceled
                     | JobStatus::Disabled
             );
-            let has_none = job.live().is_none() && job.last.is_none() && job.refunds == 0;
-            if may_be_new && has_none && job.attempt == 1 {
-                job.attempt = 0;
+            let has_none = job.live().is_none() && job.last.is_none() && job.tries.refunds == 0;
+            if may_be_new && has_none && job.tries.number == 1 {
+                job.tries.number = 0;
             }
         }
         for action in self.actions {

@@ -117,7 +117,7 @@ impl Workflow {
         if next_run {
             self.run += 1;
             self.canceled = false;
-            self.rule_uses.clear();
+            self.handlers.forget_all();
             self.begin_idle();
         }
         for index in removed {

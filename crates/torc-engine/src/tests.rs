@@ -455,7 +455,7 @@ proptest! {
         }
         let mut restored = world.workflow.clone();
         restored.settle();
-        prop_assert_eq!(&restored.queue, &world.workflow.queue);
+        prop_assert_eq!(&restored.ready.queue, &world.workflow.ready.queue);
         prop_assert_eq!(&restored.jobs, &world.workflow.jobs);
         prop_assert_eq!(&restored.attempts, &world.workflow.attempts);
     }
@@ -564,7 +564,7 @@ fn added_jobs_depend_on_present_and_on_new_ones() {
     // To what is over, new jobs are the next run; what is done stays done.
     world.workflow.add_jobs(vec![new_job(6, &[4])], 2).expect("added");
     assert_eq!(statuses(&world)[5], Ready);
-    assert_eq!((world.workflow.run, world.workflow.jobs[ix(5)].attempt), (2, 1));
+    assert_eq!((world.workflow.run, world.workflow.jobs[ix(5)].tries.number), (2, 1));
     world.check();
 }
 
@@ -580,7 +580,7 @@ fn a_job_that_changes_while_it_runs_runs_again_whatever_its_end() {
         assert_eq!(is_stopped, running == RunningJobs::Stop);
         world.end(ix(0), None, 0);
         let job = &world.workflow.jobs[ix(0)];
-        assert_eq!((job.status(), job.attempt, job.afterwards), (JobStatus::Ready, 2, None));
+        assert_eq!((job.status(), job.tries.number, job.afterwards), (JobStatus::Ready, 2, None));
         assert_eq!(
             world.workflow.jobs[ix(1)].status(),
             JobStatus::Blocked,
@@ -653,7 +653,7 @@ fn losses_do_not_use_up_the_rules() {
         world.end(ix(0), Some(Cause::Exit), 1);
         assert_eq!(world.workflow.jobs[ix(0)].status(), wanted);
     }
-    assert_eq!(world.workflow.jobs[ix(0)].attempt, 5);
+    assert_eq!(world.workflow.jobs[ix(0)].tries.number, 5);
 }
 
 #[test]
@@ -690,7 +690,7 @@ fn an_attempt_that_never_arrived_goes_back_at_no_cost() {
     world.workflow.never_arrived(RunnerId(1), lost, &mut world.limits, 5);
     let job = &world.workflow.jobs[ix(0)];
     assert_eq!(
-        (job.status(), job.attempt, job.refunds, job.lost_retries),
+        (job.status(), job.tries.number, job.tries.refunds, job.tries.lost),
         (JobStatus::Ready, 2, 1, 0)
     );
     world.check();
@@ -707,7 +707,7 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
             world.end(ix(0), Some(cause), 143);
             let job = &world.workflow.jobs[ix(0)];
             assert_eq!(
-                (job.status(), job.refunds, job.lost_retries),
+                (job.status(), job.tries.refunds, job.tries.lost),
                 (JobStatus::Ready, round, 0),
                 "{cause}"
             );
@@ -726,7 +726,7 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
             world.workflow.runner_lost(RunnerId(1), &lost, &mut world.limits, 5);
             let job = &world.workflow.jobs[ix(0)];
             assert_eq!(
-                (job.status(), job.refunds, job.lost_retries),
+                (job.status(), job.tries.refunds, job.tries.lost),
                 (JobStatus::Ready, 21, 1),
                 "{cause}"
             );
@@ -743,9 +743,9 @@ fn a_reset_writes_the_counters_it_sets() {
     world.workflow.take_changes();
     world.reset(&Seeds::All);
     let written = world.workflow.take_changes().into_iter().find_map(|c| match c {
-        Change::Job {
-            status: JobStatus::Uninitialized, attempt, lost_retries, refunds, ..
-        } => Some((attempt, lost_retries, refunds)),
+        Change::Job { status: JobStatus::Uninitialized, tries, .. } => {
+            Some((tries.number, tries.lost, tries.refunds))
+        }
         _ => None,
     });
     assert_eq!(written, Some((1, 0, 0)));
@@ -769,7 +769,7 @@ fn a_job_that_a_run_left_alone_begins_at_attempt_1_when_it_is_reset_in_that_run(
     world.workflow.initialize(0);
     let job = &world.workflow.jobs[ix(0)];
     assert_eq!((world.workflow.run, job.status()), (2, JobStatus::Ready));
-    assert_eq!((job.attempt, job.attempt_run, job.refunds), (1, 2, 0));
+    assert_eq!((job.tries.number, job.tries.run, job.tries.refunds), (1, 2, 0));
     world.check();
 }
 
@@ -826,7 +826,7 @@ fn a_rule_gives_no_more_retries_than_it_says() {
     world.workflow.initialize(0);
     // As if every attempt had turned out not to be the job's fault: by their number there is always
     // room.
-    world.workflow.jobs[ix(0)].refunds = 100;
+    world.workflow.jobs[ix(0)].tries.refunds = 100;
     for _ in 0..10 {
         world.claim(1, 1, 0);
         let Some(index) = world.held(0) else { break };
@@ -834,7 +834,7 @@ fn a_rule_gives_no_more_retries_than_it_says() {
     }
     let job = &world.workflow.jobs[ix(0)];
     assert_eq!(
-        (job.status(), job.attempt),
+        (job.status(), job.tries.number),
         (JobStatus::Failed, 3),
         "the rule for all codes says 2"
     );

@@ -7,8 +7,9 @@ use super::backfill::Backfill;
 use super::change::{Change, End, NewAttempt};
 use super::classes::Classes;
 use super::edges::Edges;
+use super::handlers::Handlers;
 use super::index::JobIx;
-use super::jobs::{Held, Job, Jobs, Live, NewJob};
+use super::jobs::{Held, Job, Jobs, Live, NewJob, Tries};
 use super::machine::{JobEvent, Machine};
 use super::maps::Maps;
 use super::order::Order;
@@ -16,7 +17,7 @@ use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::{ErrorCode, RecoveryScript};
 use torc_model::attempt::Ending;
 use torc_model::class::Class;
@@ -62,26 +63,42 @@ pub struct Workflow {
     /// Its settings.
     pub settings: Settings,
     pub(super) jobs: Jobs,
-    /// Its failure handlers.
-    pub(super) handlers: Vec<CompiledHandler>,
+    pub(super) handlers: Handlers,
     pub(super) actions: Actions,
     pub(super) edges: Edges,
     pub(super) classes: Classes,
-    pub(super) queue: Queue,
-    /// Retries that would rather run elsewhere. Not stored: it is a preference.
-    pub(super) avoidance: Avoidance,
+    pub(super) ready: Ready,
     pub(super) order: Order,
-    /// Runners that are kept for jobs that fit nowhere. Not stored: the next claims make it anew.
-    pub(super) backfill: Backfill,
     pub(super) attempts: Attempts,
-    /// Retries given per (job, rule) in this run.
-    pub(super) rule_uses: HashMap<(JobIx, usize), u32>,
     pub(super) maps: Maps,
     was_complete: bool,
+    journal: Journal,
+}
+
+/// Jobs that may be claimed, and what decides which runner gets them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ready {
+    pub queue: Queue,
+    /// Retries that would rather run elsewhere. Not stored: it is a preference.
+    pub avoidance: Avoidance,
+    /// Runners that are kept for jobs that fit nowhere. Not stored: the next claims make it anew.
+    pub backfill: Backfill,
+}
+
+/// What happened since the store last took it.
+#[derive(Clone, Debug, Default)]
+struct Journal {
     changes: Vec<Change>,
-    /// Moves of jobs and new attempts are not recorded: the caller reads them from the
-    /// jobs.
+    /// Moves of jobs and new attempts are not recorded: the caller reads them from the jobs.
     is_bulk: bool,
+}
+
+impl Journal {
+    fn record(&mut self, change: Change) {
+        if !(self.is_bulk && matches!(change, Change::Job { .. } | Change::AttemptQueued(_))) {
+            self.changes.push(change);
+        }
+    }
 }
 
 impl Workflow {
@@ -93,20 +110,16 @@ impl Workflow {
             canceled: false,
             settings,
             jobs: Jobs::default(),
-            handlers,
+            handlers: Handlers::new(handlers),
             actions: Actions::default(),
             edges: Edges::default(),
             classes: Classes::default(),
-            queue: Queue::default(),
-            avoidance: Avoidance::default(),
+            ready: Ready::default(),
             order: Order::default(),
-            backfill: Backfill::default(),
             attempts: Attempts::default(),
-            rule_uses: HashMap::new(),
             maps: Maps::default(),
             was_complete: false,
-            changes: Vec::new(),
-            is_bulk: false,
+            journal: Journal::default(),
         }
     }
 
@@ -131,13 +144,13 @@ impl Workflow {
 
     /// Remembers that a rule gave a retry, while restoring.
     pub(super) fn restore_rule_use(&mut self, index: JobIx, rule: usize) {
-        *self.rule_uses.entry((index, rule)).or_default() += 1;
+        self.handlers.count_use(index, rule);
     }
 
     /// Computes everything that is derived (counters, queue, owners) after restoring.
     pub fn settle(&mut self) {
         self.edges.settle();
-        self.queue = Queue::default();
+        self.ready.queue = Queue::default();
         self.attempts.clear();
         self.rank_all();
         for index in self.jobs.indexes() {
@@ -152,7 +165,7 @@ impl Workflow {
             }
             self.enqueue(index);
         }
-        self.queue.compact();
+        self.ready.queue.compact();
         self.settle_actions();
         self.was_complete = self.is_complete();
     }
@@ -169,7 +182,7 @@ impl Workflow {
 
     /// What happened since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.changes)
+        std::mem::take(&mut self.journal.changes)
     }
 
     /// Index of a job.
@@ -216,7 +229,7 @@ impl Workflow {
 
     /// Gives the workflow other failure handlers, in the order in which jobs name them.
     pub fn set_handlers(&mut self, handlers: Vec<CompiledHandler>) {
-        self.handlers = handlers;
+        self.handlers.replace(handlers);
     }
 
     /// Jobs per status, by the status' integer; without those that a revision took out.
@@ -247,12 +260,12 @@ impl Workflow {
 
     /// Something could be claimed right now by a runner that is large enough.
     pub fn has_ready(&self) -> bool {
-        !self.queue.is_empty()
+        !self.ready.queue.is_empty()
     }
 
     /// When the next delayed attempt is due.
     pub fn next_due(&self) -> Option<i64> {
-        self.queue.next_due().into_iter().chain(self.avoidance.next_end()).min()
+        self.ready.queue.next_due().into_iter().chain(self.ready.avoidance.next_end()).min()
     }
 
     /// Indexes of the jobs that this job depends on.
@@ -269,19 +282,17 @@ impl Workflow {
     // moves
 
     pub(super) fn record(&mut self, change: Change) {
-        if !(self.is_bulk && matches!(change, Change::Job { .. } | Change::AttemptQueued(_))) {
-            self.changes.push(change);
-        }
+        self.journal.record(change);
     }
 
     /// Initializes a workflow whose jobs are not stored yet: the store writes each job as it stands
     /// afterwards, and its first attempt if it has one, so that a list of a million changes need
     /// not exist.
     pub fn initialize_unstored(&mut self, now: i64) {
-        self.is_bulk = true;
+        self.journal.is_bulk = true;
         self.initialize(now);
-        self.is_bulk = false;
-        self.queue.compact();
+        self.journal.is_bulk = false;
+        self.ready.queue.compact();
     }
 
     /// Makes room for jobs to come.
@@ -324,10 +335,7 @@ impl Workflow {
             id: job.id,
             status: job.status(),
             reason: job.reason(),
-            attempt: job.attempt.max(1),
-            attempt_run: job.attempt_run,
-            lost_retries: job.lost_retries,
-            refunds: job.refunds,
+            tries: Tries { number: job.tries.number.max(1), ..job.tries },
             own_ms: self.order.own_ms(index),
         });
     }
@@ -344,14 +352,14 @@ impl Workflow {
             return;
         }
         match job.not_before {
-            Some(until) => self.queue.delay(until, index),
-            None => self.queue.push(job.class, self.key(index)),
+            Some(until) => self.ready.queue.delay(until, index),
+            None => self.ready.queue.push(job.class, self.key(index)),
         }
     }
 
     /// A job no longer waits, or its place in the order changes for a reason of its own.
     pub(super) fn dequeue(&mut self, index: JobIx) {
-        self.backfill.release(index);
+        self.ready.backfill.release(index);
         self.unqueue(index);
     }
 
@@ -360,14 +368,14 @@ impl Workflow {
         let job = &self.jobs[index];
         if job.status() == JobStatus::Ready {
             let (class, until) = (job.class, job.not_before);
-            self.queue.remove(class, self.key(index), until);
+            self.ready.queue.remove(class, self.key(index), until);
         }
     }
 
     /// Moves delayed jobs whose time has come to where claims look.
     pub fn wake_delayed(&mut self, now: i64) {
-        self.avoidance.expire(now);
-        for index in self.queue.due(now) {
+        self.ready.avoidance.expire(now);
+        for index in self.ready.queue.due(now) {
             self.jobs[index].rare.edit(|rare| rare.not_before = None);
             self.enqueue(index);
         }
@@ -388,7 +396,7 @@ impl Workflow {
             id,
             job: job.id,
             run,
-            number: job.attempt,
+            number: job.tries.number,
             origin: next.origin,
             retry_of: next.retry_of,
             not_before: next.not_before,
@@ -406,11 +414,10 @@ impl Workflow {
     pub(super) fn count_attempt(&mut self, index: JobIx) {
         let run = self.run;
         let job = &mut self.jobs[index];
-        if job.attempt_run != run {
-            job.attempt_run = run;
-            (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
+        if job.tries.run != run {
+            (job.tries, job.last) = (Tries::none(run), None);
         }
-        job.attempt += 1;
+        job.tries.number += 1;
     }
 
     /// Makes a job ready for its first attempt in this run (or the next one, if it had some

@@ -67,7 +67,7 @@ impl World {
                     if job.status == JobStatus::PendingFailed {
                         wishes.push(Wish::Classify(
                             JobIx::new(index),
-                            index % 3 == 0 && job.attempt < 8,
+                            index % 3 == 0 && job.tries.number < 8,
                         ));
                     }
                 }

@@ -244,7 +244,9 @@ impl Server {
             Some(Sabotage::LossesUnbounded) => {
                 rows.jobs.iter_mut().for_each(|j| j.job.max_lost = 1000)
             }
-            Some(Sabotage::RulesUnbounded) => rows.jobs.iter_mut().for_each(|j| j.refunds = 1000),
+            Some(Sabotage::RulesUnbounded) => {
+                rows.jobs.iter_mut().for_each(|j| j.tries.refunds = 1000)
+            }
             Some(Sabotage::ScriptsForgotten) => {
                 rows.live.iter_mut().for_each(|a| a.recovery = None)
             }

@@ -3,7 +3,7 @@
 
 use crate::scenario::Scenario;
 use crate::wire::Scope;
-use torc_engine::{Change, EndedRow, FamilyTime, Held, JobRow, LiveRow, NewAction, Rows};
+use torc_engine::{Change, EndedRow, FamilyTime, Held, JobRow, LiveRow, NewAction, Rows, Tries};
 use torc_model::api::RecoveryScript;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{
@@ -64,14 +64,8 @@ pub struct JobColumns {
     pub status: JobStatus,
     /// Canceled because of a dependency.
     pub reason: Option<StatusReason>,
-    /// Number of the current attempt.
-    pub attempt: u32,
-    /// The run of that attempt.
-    pub attempt_run: i64,
-    /// Retries after losses.
-    pub lost_retries: u32,
-    /// Attempts that cost nothing.
-    pub refunds: u32,
+    /// Its attempts.
+    pub tries: Tries,
     /// Held back.
     pub held: bool,
     /// Own memory.
@@ -172,10 +166,7 @@ impl Tables {
         let job = JobColumns {
             status: JobStatus::Uninitialized,
             reason: None,
-            attempt: 1,
-            attempt_run: 1,
-            lost_retries: 0,
-            refunds: 0,
+            tries: Tries { number: 1, ..Tries::none(1) },
             held: false,
             memory: None,
             priority: None,
@@ -262,22 +253,12 @@ impl Tables {
             _ => Err(format!("job {job} is not of workflow {flow}")),
         };
         match change {
-            Change::Job {
-                id,
-                status,
-                reason,
-                attempt,
-                attempt_run,
-                lost_retries,
-                refunds,
-                own_ms,
-            } => {
+            Change::Job { id, status, reason, tries, own_ms } => {
                 let job = &mut self.flows[flow].jobs[place(*id)?];
                 job.own_ms = *own_ms;
                 job.status = *status;
                 job.reason = *reason;
-                (job.attempt, job.attempt_run) = (*attempt, *attempt_run);
-                (job.lost_retries, job.refunds) = (*lost_retries, *refunds);
+                job.tries = *tries;
             }
             Change::Times { typical_ms, families } => {
                 let row = &mut self.flows[flow];
@@ -417,10 +398,7 @@ impl Tables {
             JobRow {
                 job,
                 status: columns.status,
-                attempt: columns.attempt,
-                attempt_run: columns.attempt_run,
-                lost_retries: columns.lost_retries,
-                refunds: columns.refunds,
+                tries: columns.tries,
                 held_back: columns.held,
                 reason: columns.reason,
                 afterwards: None,

@@ -9,7 +9,7 @@
 
 use super::cards::{self, Decided, Failure};
 use super::outcomes::{self, By, Retry};
-use super::remedies;
+use super::remedies::{self, Because};
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
@@ -133,15 +133,9 @@ pub fn judge(
 /// Does what was decided beside the retry itself: other limits, and the row that budgets count.
 pub fn carry_out(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<(), Failed> {
     let Plan { failure, decided, .. } = plan;
-    remedies::adjust(
-        tx,
-        id,
-        failure.job,
-        failure.ended.number,
-        &decided.card.changes,
-        &decided.card.why,
-        "auto_recover",
-    )?;
+    let because =
+        Because { attempt: failure.ended.number, why: &decided.card.why, by: "auto_recover" };
+    remedies::adjust(tx, id, failure.job, &decided.card.changes, because)?;
     let retry = Retry {
         by: By::Auto,
         tried: plan.tried,

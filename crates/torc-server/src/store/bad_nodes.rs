@@ -41,7 +41,7 @@ pub fn ended(
         NodeVerdict::Fine => Ok(()),
         NodeVerdict::Bad { burnt, why } => {
             let until = tx.now + QUARANTINE_MS;
-            quarantine(tx, id, runner, &host, &burnt, &why, until)
+            quarantine(tx, id, runner, &burnt, &why, until)
         }
     }
 }
@@ -97,7 +97,7 @@ fn set(
     for runner in &runners {
         match request.release {
             true => release(tx, *runner)?,
-            false => quarantine(tx, id, *runner, host, &[], why, until)?,
+            false => quarantine(tx, id, *runner, &[], why, until)?,
         }
     }
     let until_ms = (!request.release).then_some(until);
@@ -108,14 +108,13 @@ fn quarantine(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     runner: RunnerId,
-    host: &str,
     burnt: &[(JobId, AttemptId)],
     why: &str,
     until: i64,
 ) -> Result<(), Failed> {
-    if let Some(known) = tx.state.runners.get_mut(&runner) {
-        known.quarantine = Some(Quarantine { why: why.to_owned(), until });
-    }
+    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
+    known.quarantine = Some(Quarantine { why: why.to_owned(), until });
+    let host = known.host.clone();
     tx.db
         .prepare_cached(
             "UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1",

@@ -6,7 +6,7 @@ use super::load::parse;
 use super::people::refuse_archived;
 use super::persist::json;
 use super::refusal::Refusal;
-use super::remedies;
+use super::remedies::{self, Because};
 use super::waiting::{Waiting, waiting};
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -470,7 +470,8 @@ fn carry_out(
         .find(waiting.job)
         .ok_or_else(|| Refusal::not_found("job", waiting.job.0))?;
     let why = format!("verdict of {}", speaker.by);
-    remedies::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
+    let because = Because { attempt: waiting.number, why: &why, by: &speaker.by };
+    remedies::adjust(tx, id, waiting.job, &ruling.changes, because)?;
     let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
         "run_id": waiting.run, "attempt_id": waiting.number, "note": ruling.note});
     tx.write(

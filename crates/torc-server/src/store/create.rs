@@ -141,7 +141,7 @@ pub fn create(
     let changes = workflow.take_changes();
 
     // Jobs go in as they stand after the initialization, so that each row is written once.
-    insert_jobs(tx.db, id, &plan, &workflow, &named, first, &history)?;
+    insert_jobs(tx.db, &plan, &workflow, &named, first, &history)?;
     drop(history);
     let user = owner(request, &plan).to_owned();
     let Plan { name, spec, jobs, .. } = plan;
@@ -298,14 +298,13 @@ fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::R
 
 fn insert_jobs(
     db: &Connection,
-    id: WorkflowId,
     plan: &Plan,
     workflow: &Workflow,
     named: &Named,
     first: i64,
     history: &History,
 ) -> rusqlite::Result<()> {
-    let mut inserter = JobInserter::new(db, id, plan, named)?;
+    let mut inserter = JobInserter::new(db, workflow.id, plan, named)?;
     let mut parents = Vec::new();
     for (i, job) in plan.jobs.iter().enumerate() {
         parents.clear();

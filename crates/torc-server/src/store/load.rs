@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use torc_engine::{
     Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits, LiveRow,
-    NewAction, NewJob, Rows, Workflow,
+    NewAction, NewJob, Rows, Tries, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -270,10 +270,12 @@ fn jobs(
         stored.push(JobRow {
             job,
             status,
-            attempt: row.get(2)?,
-            attempt_run: row.get(19)?,
-            lost_retries: row.get(9)?,
-            refunds: row.get(10)?,
+            tries: Tries {
+                number: row.get(2)?,
+                run: row.get(19)?,
+                lost: row.get(9)?,
+                refunds: row.get(10)?,
+            },
             held_back: row.get(8)?,
             reason: reason.as_deref().and_then(StatusReason::parse),
             afterwards: match row.get_ref(18)? {

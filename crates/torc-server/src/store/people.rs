@@ -2,9 +2,10 @@
 
 use super::facts::{self, FileFact};
 use super::names;
+use super::persist;
 use super::refusal::Refusal;
+use super::remedies::{self, Because};
 use super::writer::{Failed, Tx};
-use super::{persist, remedies};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
 use torc_engine::{Adjustment, Change, CompiledHandler, JobIx, Limits, Reason, Seeds};
@@ -425,16 +426,12 @@ fn adjust_by_hand(
     let runtime = update.runtime.map(|r| Limit::new(Adjustable::Runtime, now.runtime, r.0));
     let changes: Vec<Limit> =
         memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
-    let why = update.reason.as_deref().unwrap_or("changed by hand");
-    remedies::adjust(
-        tx,
-        id,
-        job,
-        attempt.max(1),
-        &changes,
-        why,
-        update.by.as_deref().unwrap_or("a user"),
-    )
+    let because = Because {
+        attempt: attempt.max(1),
+        why: update.reason.as_deref().unwrap_or("changed by hand"),
+        by: update.by.as_deref().unwrap_or("a user"),
+    };
+    remedies::adjust(tx, id, job, &changes, because)
 }
 
 fn set_status(

@@ -36,16 +36,7 @@ pub fn write(
     let mut wakes = Wakes::default();
     for change in changes {
         match change {
-            Change::Job {
-                id,
-                status,
-                reason,
-                attempt,
-                attempt_run,
-                lost_retries,
-                refunds,
-                own_ms,
-            } => {
+            Change::Job { id, status, reason, tries, own_ms } => {
                 db.prepare_cached(
                     "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6,
                         attempt_run = ?7, estimate_ms = ?8 WHERE id = ?1",
@@ -54,10 +45,10 @@ pub fn write(
                     id.0,
                     status.code(),
                     reason.map(StatusReason::as_str),
-                    attempt,
-                    lost_retries,
-                    refunds,
-                    attempt_run,
+                    tries.number,
+                    tries.lost,
+                    tries.refunds,
+                    tries.run,
                     own_ms
                 ])?;
                 wakes.work |= status == JobStatus::Ready;

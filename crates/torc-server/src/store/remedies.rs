@@ -279,7 +279,8 @@ fn apply(
         Ok(())
     })?;
     for job in &chosen {
-        adjust(tx, id, job.job_id, job.attempt_id, &job.changes, &job.reason, by)?;
+        let because = Because { attempt: job.attempt_id, why: &job.reason, by };
+        adjust(tx, id, job.job_id, &job.changes, because)?;
         let index = tx
             .workflow(id)?
             .find(job.job_id)
@@ -309,15 +310,24 @@ fn apply(
     Ok(reopened)
 }
 
+/// Why a job gets other limits.
+#[derive(Clone, Copy)]
+pub struct Because<'a> {
+    /// The number of the attempt after which it does.
+    pub attempt: i64,
+    /// One sentence.
+    pub why: &'a str,
+    /// Who wants it.
+    pub by: &'a str,
+}
+
 /// Gives a job other limits of its own and writes down why.
 pub fn adjust(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     job: JobId,
-    attempt: i64,
     changes: &[Change],
-    why: &str,
-    by: &str,
+    Because { attempt, why, by }: Because<'_>,
 ) -> Result<(), Failed> {
     let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     let run = tx.workflow(id)?.run;
