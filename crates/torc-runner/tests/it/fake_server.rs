@@ -153,6 +153,7 @@ impl FakeServer {
         let id = inner.next_id;
         inner.next_id += 1;
         let mut packet = AttemptPacket {
+            is_limited_by_runtime: false,
             id: AttemptId(id),
             token: format!("token{id}"),
             job_id: JobId(id),

@@ -55,6 +55,7 @@ impl Place {
         let spec = parsed.unwrap_or_else(|errors| panic!("{errors}")).spec;
         let (plan, _) = spec.plan().unwrap_or_else(|errors| panic!("{errors}"));
         let packet = AttemptPacket {
+            is_limited_by_runtime: false,
             id: AttemptId(1),
             token: String::new(),
             job_id: JobId(1),
