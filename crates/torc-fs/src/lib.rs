@@ -186,6 +186,16 @@ pub fn make_private_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Flushes the directories above `path`, so that its name survives a power cut, and so do the names
+/// of directories that were made with it. All of them are tried; the first error is told.
+pub fn sync_names_above(path: &Path) -> io::Result<()> {
+    /// More than any part of the program makes at once.
+    const LEVELS: usize = 4;
+    let above = path.ancestors().skip(1).take(LEVELS);
+    let named = above.map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    named.map(|dir| File::open(dir)?.sync_all()).fold(Ok(()), io::Result::and)
+}
+
 /// A new private file with this content; an old file in its place is an error.
 pub fn write_new_private(path: &Path, content: &[u8]) -> io::Result<()> {
     create_private(path)?.write_all(content)

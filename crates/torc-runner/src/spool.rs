@@ -104,6 +104,13 @@ impl Spool {
             // Half a line would spoil the next one as well.
             file.set_len(length)?;
         }
+        if length == 0
+            && result.is_ok()
+            && let Err(error) = torc_fs::sync_names_above(&self.path)
+        {
+            // One above that may not be read: its file system keeps names in an order of its own.
+            tracing::debug!(%error, path = %self.path.display(), "cannot flush the directories above");
+        }
         torc_failpoint::hit("spool.after_sync");
         result
     }
@@ -214,8 +221,9 @@ fn find(dir: &Path) -> Vec<Abandoned> {
 
 /// Results count as the word of a runner of this user, so no other user may have written them.
 fn read_kept(path: &Path) -> Option<String> {
-    match torc_fs::read_text(path, torc_fs::Trust::Private, MAX_BYTES) {
-        Ok(text) => Some(text),
+    match torc_fs::read(path, torc_fs::Trust::Private, MAX_BYTES) {
+        // A last line that was torn in the middle of a character spoils no other.
+        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "the results that a runner kept are left alone");
             None
@@ -287,10 +295,10 @@ mod tests {
         mine.append(&[report(3)]).unwrap();
         spool("b", 1, Identity::own()).append(&[report(4)]).unwrap();
         spool("c", 2, dead()).append(&[report(5)]).unwrap();
-        // Torn in the middle of a line.
+        // Torn in the middle of a line, and of a character.
         let path = dir.path().join(DIR).join("a.jsonl");
         let mut text = fs::read(&path).unwrap();
-        text.extend_from_slice(b"{\"id\": 9, \"tok");
+        text.extend_from_slice(b"{\"id\": 9, \"tok\xc3");
         fs::write(&path, &text).unwrap();
 
         let found = of_first(&dir.path().join(DIR));

@@ -19,7 +19,13 @@ pub fn ensure_directory(path: &Path) -> Result<(), StartError> {
         std::fs::create_dir_all(parent).map_err(io("make the directory above"))?;
     }
     match DirBuilder::new().mode(DIRECTORY).create(path) {
-        Ok(()) => {}
+        // SQLite flushes names in this directory; that the directory itself is there is ours to flush.
+        Ok(()) => {
+            if let Err(error) = torc_fs::sync_names_above(path) {
+                // One above that may not be read: its file system keeps names in an order of its own.
+                tracing::debug!(%error, path = %path.display(), "cannot flush the directories above");
+            }
+        }
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(io("make the directory")(e)),
     }
