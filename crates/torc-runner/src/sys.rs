@@ -192,9 +192,11 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Our process group.
+/// Our process group, as `/proc` numbers it: 0 when its leader is outside of our container, which
+/// rustix takes for impossible.
 pub fn own_group() -> i32 {
-    rustix::process::getpgrp().as_raw_nonzero().get()
+    // SAFETY: it takes no arguments, touches no memory and cannot fail.
+    unsafe { libc::getpgrp() }
 }
 
 /// Waits for many descriptors at once; each is known by a number. Several threads may wait; one of
