@@ -131,12 +131,14 @@ fn is_about_the_server(path: &str) -> bool {
 pub(super) fn check_name(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     let known = authority(&head.headers, &head.uri).is_some_and(|authority| hosts.allow(authority));
     if !known {
-        return Err(ApiError::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            ErrorCode::UnknownHost,
-            "unknown host name",
-        )
-        .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
+        // RFC 9112, section 3.2: a request that names no host, or several, is malformed.
+        let status = match head.headers.get_all(header::HOST).iter().count() {
+            1 => StatusCode::MISDIRECTED_REQUEST,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        return Err(ApiError::new(status, ErrorCode::UnknownHost, "unknown host name").hint(
+            "use the address in `server.json`, or start the server with `--allowed-host NAME`",
+        ));
     }
     Ok(())
 }

@@ -340,14 +340,16 @@ pub fn redeliver(tx: &mut Tx<'_>, id: i64) -> Result<DeliveryView, Failed> {
     Ok(tx.db.prepare_cached(&format!("{DELIVERY} WHERE id = ?1"))?.query_row([id], delivery)?)
 }
 
-/// Deliveries to try now, and when the next one is due.
+/// Deliveries to try now, and when the next one is due. One that lies further ahead than the longest
+/// wait was put there by a clock that has been set back since: it is due.
 pub fn due(tx: &Tx<'_>, limit: i64) -> Result<(Vec<Due>, Option<i64>), Failed> {
     let mut statement = tx.db.prepare_cached(
         "SELECT d.id, w.url, w.secret, w.allow_private, d.payload, d.tries, w.kind FROM webhook_delivery d
-         JOIN webhook w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.next_try_ms <= ?1
+         JOIN webhook w ON w.id = d.webhook_id WHERE d.state = 'pending' AND (d.next_try_ms <= ?1 OR d.next_try_ms > ?3)
          ORDER BY d.next_try_ms, d.id LIMIT ?2",
     )?;
-    let rows = statement.query_map([tx.now, limit], |row| {
+    let longest = BACKOFF_SECONDS.iter().max().copied().unwrap_or_default() * 1000;
+    let rows = statement.query_map([tx.now, limit, tx.now + longest], |row| {
         Ok(Due {
             id: row.get(0)?,
             url: row.get(1)?,
