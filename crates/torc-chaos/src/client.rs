@@ -1,7 +1,7 @@
 //! The client of a world: creates workflows, watches them, retries, and writes down what it was
 //! answered.
 
-use crate::history::{Created, History, Retries};
+use crate::history::{Answer, Created, Heard, History, Retries};
 use crate::plan::Rng;
 use crate::receiver::{SECRET, now};
 use crate::workload::{BAD_ITEM, LIMITS, MAP, Planned};
@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use torc_client::{Client, Error, Query};
-use torc_model::api::{ActionView, AttemptView, CreateWorkflow, ItemsRequest, JobView};
+use torc_model::api::{
+    ActionView, AttemptView, CreateWorkflow, EventView, ItemsRequest, JobView, LimitView,
+};
 use torc_model::ids::WorkflowId;
 use torc_model::status::{ActionState, AttemptState, JobStatus};
 
@@ -20,6 +22,8 @@ use torc_model::status::{ActionState, AttemptState, JobStatus};
 const LOOK: Duration = Duration::from_millis(100);
 /// A call that a killed server leaves unanswered must not hold the client up.
 const CALL: Duration = Duration::from_secs(10);
+/// Looks between two reservations.
+const RESERVE_EVERY: u64 = 12;
 
 /// What the world and its client tell each other.
 #[derive(Default)]
@@ -92,6 +96,9 @@ impl Watcher {
                 item_retries: Retries::default(),
                 jobs: Vec::new(),
                 attempts: Vec::new(),
+                events: Vec::new(),
+                answers: Vec::new(),
+                reservations: Vec::new(),
             };
             let created = self.watch(created).await;
             self.history.workflows.push(created);
@@ -176,9 +183,16 @@ impl Watcher {
     async fn watch(&mut self, mut created: Created) -> Created {
         let id = WorkflowId(created.id);
         let mut retried = false;
+        let mut looks = 0;
         while !self.shared.is_over() {
             tokio::time::sleep(LOOK).await;
+            looks += 1;
+            if looks % RESERVE_EVERY == 0 {
+                self.reserve(&mut created).await;
+            }
+            self.limits_hold().await;
             let query = Query::new().add("workflow_id", created.id);
+            let asked = now();
             let results = self
                 .client
                 .list_all::<AttemptView>("/results", &query.clone().add("all_runs", true))
@@ -190,8 +204,15 @@ impl Watcher {
                     .entry((attempt.job_name.clone(), attempt.attempt_id))
                     .or_insert_with(now);
             }
+            let ends = results.iter().filter(|a| !a.state.is_live());
+            let ends = ends
+                .map(|a| ((a.job_name.clone(), a.attempt_id), a.state == AttemptState::Completed));
+            created.answers.push(Answer { asked, heard: Heard::Ends(ends.collect()) });
+            let asked = now();
             let jobs = self.client.list_all::<JobView>("/jobs", &query).await;
             let Some(Ok(jobs)) = self.note("jobs", jobs) else { continue };
+            let heard = jobs.iter().map(|job| (job.name.clone(), job.status)).collect();
+            created.answers.push(Answer { asked, heard: Heard::Jobs(heard) });
             let broken =
                 jobs.iter().find(|job| job.name == "broken" && job.status == JobStatus::Failed);
             if let Some(broken) = broken.filter(|_| !retried) {
@@ -222,6 +243,32 @@ impl Watcher {
             }
         }
         created
+    }
+
+    /// Nothing of the workflow is claimed for a moment. Only a reservation that lasted until it was
+    /// released counts: a server that starts again ends it.
+    async fn reserve(&mut self, created: &mut Created) {
+        let body = json!({"scope": format!("workflow:{}", created.id), "reserved_by": "chaos", "ttl_seconds": 60});
+        let answer = self.client.post::<Value>("/reservations", &body).await;
+        let Some(Ok(made)) = self.note("reserve", answer) else { return };
+        let from = now() / 1000;
+        tokio::time::sleep(LOOK).await;
+        let to = now() / 1000;
+        let path = format!("/reservations/{}/release", made["id"]);
+        let answer = self.client.post::<Value>(&path, &json!({"token": made["token"]})).await;
+        if let Some(Ok(_)) = self.note("release", answer) {
+            created.reservations.push((from, to));
+        }
+    }
+
+    async fn limits_hold(&mut self) {
+        let answer = self.client.list_all::<LimitView>("/limits", &Query::new()).await;
+        let Some(Ok(limits)) = self.note("limits", answer) else { return };
+        for limit in limits.iter().filter(|limit| limit.used > limit.max) {
+            let text =
+                format!("limit {}: {} in use, {} allowed", limit.name, limit.used, limit.max);
+            self.history.wrong.push(text);
+        }
     }
 
     /// Two people ask for the same retry at the same time.
@@ -279,6 +326,10 @@ impl Watcher {
             let Some(Ok(page)) = self.note("attempts", page) else { return false };
             attempts.extend(page.items);
         }
+        let path = format!("/workflows/{}/events", created.id);
+        let events = self.client.list_all::<EventView>(&path, &Query::new()).await;
+        let Some(Ok(events)) = self.note("events", events) else { return false };
+        created.events = events;
         (created.jobs, created.attempts) = (jobs, attempts);
         true
     }

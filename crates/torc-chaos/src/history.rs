@@ -2,7 +2,8 @@
 
 use crate::workload::Planned;
 use std::collections::BTreeMap;
-use torc_model::api::{AttemptView, JobView};
+use torc_model::api::{AttemptView, EventView, JobView};
+use torc_model::status::JobStatus;
 
 /// A workflow whose creation was acknowledged.
 #[derive(Clone, Debug)]
@@ -22,6 +23,31 @@ pub struct Created {
     pub jobs: Vec<JobView>,
     /// Attempts as they were in the end.
     pub attempts: Vec<AttemptView>,
+    /// The committed changes, in order.
+    pub events: Vec<EventView>,
+    /// What the client was answered, in order.
+    pub answers: Vec<Answer>,
+    /// Times in which no job could be claimed, from the answer to the reservation to the request that ended
+    /// it, in ms since 1970.
+    pub reservations: Vec<(i64, i64)>,
+}
+
+/// An answer about a workflow.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// When it was asked, in microseconds since 1970.
+    pub asked: i64,
+    /// What it said.
+    pub heard: Heard,
+}
+
+/// What an answer says.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    /// All jobs that there are, with their status.
+    Jobs(Vec<(String, JobStatus)>),
+    /// All attempts that have ended, by job and number; true for those that completed.
+    Ends(Vec<((String, i64), bool)>),
 }
 
 /// Retries of one job that a client asked for.

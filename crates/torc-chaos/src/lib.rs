@@ -13,11 +13,18 @@
 //! gives the same plan: the same workflows, the same victims and failpoints in the same order, the
 //! same pauses.
 
+mod campaign;
 mod client;
+mod clocks;
 mod history;
 mod kinds;
+mod linear;
+mod live;
+mod net;
 mod oracle;
 mod plan;
+pub mod power;
+mod preload;
 mod receiver;
 mod report;
 mod sabotage;
@@ -25,7 +32,9 @@ mod witness;
 mod workload;
 mod world;
 
+pub use campaign::{Campaign, run as run_campaign};
 pub use kinds::run as fence;
+pub use plan::Faults;
 pub use report::{Fenced, Report};
 pub use sabotage::Sabotage;
 
@@ -45,6 +54,10 @@ pub struct Options {
     pub kills: u64,
     /// A fresh world after this many.
     pub kills_per_world: u64,
+    /// What goes wrong in every world; none: each world has a kind of its own, by its seed.
+    pub faults: Option<Faults>,
+    /// Networks also fail for longer than every lease.
+    pub long_faults: bool,
     /// The program has failpoints (it was built with debug assertions).
     pub failpoints: bool,
     /// How long a world may take to come to its end once the faults have stopped.
@@ -55,20 +68,9 @@ pub struct Options {
     pub tell: fn(&str),
 }
 
-/// Runs worlds until there were enough kills. Stops at the first world with a violation and leaves
-/// its directory.
+/// Runs worlds, one after the other, until there were enough kills. Stops at the first world with a
+/// violation and leaves its directory.
 pub fn run(options: &Options) -> std::io::Result<Report> {
-    let mut total = Report::default();
-    let mut seed = options.seed;
-    while total.kills() < options.kills {
-        let kills = options.kills_per_world.min(options.kills - total.kills());
-        let report = world::run(options, seed, kills)?;
-        (options.tell)(&format!("seed {seed}: {report}"));
-        total.add(report);
-        if !total.violations.is_empty() {
-            break;
-        }
-        seed += 1;
-    }
-    Ok(total)
+    let one = Campaign { worlds: 1, time: None, journal: None, resumes: false };
+    run_campaign(options, &one)
 }

@@ -13,8 +13,12 @@ use std::time::Duration;
     after_help = "\
 Examples:
   cargo build -p torc && cargo run -p torc-chaos -- --kills 10000
+  cargo run -p torc-chaos -- --kills 100000 --hours 12 --resume
   cargo run -p torc-chaos -- --seed 42 --kills 60     the plan of one world again
+  cargo run -p torc-chaos -- --faults network --kills 500 --long-faults
   cargo run -p torc-chaos -- --fence --kills 200      runners and guards killed under jobs that hide
+  cargo run -p torc-chaos -- --power --cuts 10000     a power cut at every moment of a recorded run
+  cargo run -p torc-chaos -- --full-disk --cuts 200   no room on the disk from the first write on, the second, ...
 
 Exits with 1 when something was violated; the directory of that world is kept."
 )]
@@ -31,6 +35,30 @@ struct Args {
     #[arg(long, default_value_t = 60)]
     kills_per_world: u64,
 
+    /// Stop after this many hours, even if there were not enough kills
+    #[arg(long)]
+    hours: Option<f64>,
+
+    /// Go on with the journal of an earlier campaign
+    #[arg(long)]
+    resume: bool,
+
+    /// Where the figures of each world are kept [default: `torc-chaos.jsonl` with `--resume`, or none]
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+
+    /// Worlds at the same time [default: as many as there are cores]
+    #[arg(long)]
+    worlds: Option<usize>,
+
+    /// What goes wrong [default: each world has a kind of its own, by its seed]
+    #[arg(long, value_enum)]
+    faults: Option<torc_chaos::Faults>,
+
+    /// Let networks fail for longer than every lease, too
+    #[arg(long)]
+    long_faults: bool,
+
     /// The program [default: `torc` beside this program]
     #[arg(long, value_name = "FILE")]
     torc: Option<PathBuf>,
@@ -42,6 +70,22 @@ struct Args {
     /// Kill runners and guards under jobs that hide, instead: `env -i`, daemons, renames and others
     #[arg(long)]
     fence: bool,
+
+    /// Cut the power at every moment of a recorded run, instead
+    #[arg(long, conflicts_with = "fence")]
+    power: bool,
+
+    /// Fill the disk at every write, instead
+    #[arg(long, conflicts_with_all = ["fence", "power"])]
+    full_disk: bool,
+
+    /// How many power cuts or full disks
+    #[arg(long, default_value_t = 200)]
+    cuts: usize,
+
+    /// Overlook flushes of files with this in their path, such as `torc.db-wal`: that must be found
+    #[arg(long, requires = "power", value_name = "PART")]
+    forget_flushes: Option<String>,
 
     /// Build a defect in with processes of the harness: it must be found
     #[arg(long, value_enum)]
@@ -57,7 +101,6 @@ fn tell(line: &str) {
     eprintln!("{line}");
 }
 
-#[expect(clippy::print_stdout, reason = "this is the program's result")]
 fn main() -> ExitCode {
     let args = Args::parse();
     let beside = || std::env::current_exe().ok().map(|exe| exe.with_file_name("torc"));
@@ -69,17 +112,23 @@ fn main() -> ExitCode {
     };
     let dir = args.dir.unwrap_or_else(std::env::temp_dir);
     if args.fence {
-        return match torc_chaos::fence(&torc, &dir, args.kills, tell) {
-            Ok(report) => {
-                println!("{report}");
-                report.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
-                if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-            }
-            Err(error) => {
-                tell(&format!("error: {error}"));
-                ExitCode::from(2)
-            }
-        };
+        let report = torc_chaos::fence(&torc, &dir, args.kills, tell);
+        return conclude(report.map(|report| (report.to_string(), report.violations)));
+    }
+    if args.full_disk {
+        let report = torc_chaos::power::full_disks(&torc, &dir, 1..=args.cuts, tell);
+        return conclude(report.map(|report| (report.to_string(), report.violations)));
+    }
+    if args.power {
+        let report = torc_chaos::power::run(&torc_chaos::power::Options {
+            torc,
+            dir,
+            seed: args.seed,
+            cuts: args.cuts,
+            forget_flushes: args.forget_flushes,
+            tell,
+        });
+        return conclude(report.map(|report| (report.to_string(), report.violations)));
     }
     let options = torc_chaos::Options {
         torc,
@@ -87,21 +136,36 @@ fn main() -> ExitCode {
         seed: args.seed,
         kills: args.kills,
         kills_per_world: args.kills_per_world.max(1),
+        faults: args.faults,
+        long_faults: args.long_faults,
         failpoints: !args.no_failpoints,
         patience: Duration::from_secs(120),
         sabotage: args.sabotage,
         tell,
     };
-    match torc_chaos::run(&options) {
-        Ok(report) => {
-            println!("{report}");
-            for (who, count) in &report.killed {
-                println!("  killed {who}: {count}");
-            }
-            for violation in &report.violations {
-                println!("VIOLATION {violation}");
-            }
-            if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let resumed = args.resume.then(|| PathBuf::from("torc-chaos.jsonl"));
+    let campaign = torc_chaos::Campaign {
+        worlds: args.worlds.unwrap_or(cores),
+        time: args.hours.map(|hours| Duration::from_secs_f64(hours.max(0.0) * 3600.0)),
+        journal: args.journal.or(resumed),
+        resumes: args.resume,
+    };
+    conclude(torc_chaos::run_campaign(&options, &campaign).map(|report| {
+        let kinds = report.kinds.iter().map(|(name, kind)| format!("\n  {name}: {kind}"));
+        let killed = report.killed.iter().map(|(who, count)| format!("\n  killed {who}: {count}"));
+        (format!("{report}{}", kinds.chain(killed).collect::<String>()), report.violations)
+    }))
+}
+
+/// Prints the figures and what was violated.
+#[expect(clippy::print_stdout, reason = "this is the program's result")]
+fn conclude(report: std::io::Result<(String, Vec<String>)>) -> ExitCode {
+    match report {
+        Ok((figures, violations)) => {
+            println!("{figures}");
+            violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+            if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             tell(&format!("error: {error}"));

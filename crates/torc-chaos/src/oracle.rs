@@ -2,6 +2,7 @@
 //! webhooks said.
 
 use crate::history::{Created, History, Retries};
+use crate::linear;
 use crate::receiver::Delivery;
 use crate::report::Report;
 use crate::witness::{Line, Published, Records, Word};
@@ -47,6 +48,8 @@ pub fn judge(
             case.scripts_ran_first(report);
             case.actions_were_executed(report);
             case.the_world_heard(report);
+            case.answers_have_an_order(report);
+            case.reservations_held(report);
         }
     }
     if ended {
@@ -435,6 +438,38 @@ impl Case<'_> {
         }
     }
 
+    /// Every answer is the state after some of the committed changes.
+    fn answers_have_an_order(&self, report: &mut Report) {
+        let name_of = |id: i64| self.created.jobs.iter().find(|job| job.id.0 == id);
+        let mut told = Vec::new();
+        for ((workflow, job, attempt), said) in self.deliveries {
+            let is_end = |event: &str| matches!(event, "job.run.completed" | "job.run.failed");
+            let first = said.iter().filter(|(event, ..)| is_end(event)).map(|(.., at)| *at).min();
+            if let (Some(at), Some(job)) = (first, name_of(*job))
+                && *workflow == self.created.id
+            {
+                told.push(((job.name.clone(), *attempt), at));
+            }
+        }
+        for problem in linear::check(self.created, &told) {
+            self.blame(report, "(answers)", problem);
+        }
+        report.answers += self.created.answers.len() as u64;
+    }
+
+    /// Nothing was claimed while a reservation was held.
+    fn reservations_held(&self, report: &mut Report) {
+        for (from, to) in &self.created.reservations {
+            let is_inside =
+                |a: &&AttemptView| a.claimed_ms.is_some_and(|at| at > *from && at < *to);
+            for attempt in self.created.attempts.iter().filter(is_inside) {
+                let text =
+                    format_args!("attempt {} was claimed under a reservation", attempt.attempt_id);
+                self.blame(report, &attempt.job_name, text);
+            }
+        }
+    }
+
     /// Every end of an attempt was told, each under one id, and truly.
     fn the_world_heard(&self, report: &mut Report) {
         for attempt in &self.created.attempts {
@@ -492,6 +527,7 @@ mod tests {
     use crate::plan::Rng;
     use crate::workload::{MAP, Planned};
     use serde_json::json;
+    use torc_model::api::EventView;
 
     /// What the witnesses, the client and the webhooks say of a workflow that ended as it must.
     struct Forged {
@@ -506,6 +542,7 @@ mod tests {
             let planned = Planned::draw(&mut Rng::new(5), 1);
             let (mut records, mut published) = (Records::new(), Vec::new());
             let (mut jobs, mut attempts, mut deliveries) = (Vec::new(), Vec::new(), Vec::new());
+            let mut events = Vec::new();
             let mut clock = 0;
             let mut line = |word, attempt| {
                 clock += 1;
@@ -547,6 +584,7 @@ mod tests {
                 }));
                 if !lines.is_empty() {
                     attempts.push(attempt(id, &job.name, 1, state, code));
+                    events.push(event(id, &job.name, state, code));
                     if job.shape != Shape::Map {
                         deliveries.push(delivery(id, 1, state));
                     }
@@ -564,6 +602,9 @@ mod tests {
                 item_retries: Retries::default(),
                 jobs: jobs.into_iter().map(|job| serde_json::from_value(job).unwrap()).collect(),
                 attempts,
+                events,
+                answers: Vec::new(),
+                reservations: vec![(10, 20)],
             };
             let history = History { workflows: vec![created], ..History::default() };
             Self { records, published, history, deliveries }
@@ -599,6 +640,14 @@ mod tests {
             "id": id, "workflow_id": 1, "job_id": job, "job_name": name, "run_id": 1,
             "attempt_id": number, "state": state, "origin": origin, "retry_of": retry_of,
             "created_ms": 0, "return_code": code, "evidence": [],
+        }))
+        .unwrap()
+    }
+
+    fn event(job: i64, name: &str, state: &str, code: i64) -> EventView {
+        serde_json::from_value(json!({
+            "id": job, "workflow_id": 1, "timestamp_ms": 0, "kind": format!("job_{state}"), "job_id": job,
+            "job_name": name, "data": {"attempt_id": 1, "return_code": code},
         }))
         .unwrap()
     }
@@ -737,6 +786,18 @@ mod tests {
             (
                 "0 webhooks of its end (job.run.completed)",
                 Box::new(|f| drop(f.deliveries.remove(0))),
+            ),
+            (
+                "was claimed under a reservation",
+                Box::new(|f| f.history.workflows[0].attempts[0].claimed_ms = Some(15)),
+            ),
+            (
+                "has no place after event",
+                Box::new(|f| {
+                    let heard = crate::history::Heard::Ends(Vec::new());
+                    let answer = crate::history::Answer { asked: 2_000_000, heard };
+                    f.history.workflows[0].answers.push(answer);
+                }),
             ),
             ("the signature is wrong", Box::new(|f| f.deliveries[0].is_signed = false)),
             (

@@ -1,5 +1,9 @@
 //! The plan: everything that is chance, decided by the seed alone.
 
+use crate::clocks::Shift;
+use crate::net::Trouble;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A stream of numbers that its seed determines (splitmix64).
@@ -49,20 +53,93 @@ pub enum Victim {
     All,
 }
 
-/// One kill at a time of its own.
+/// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kill {
+pub enum What {
+    /// A process dies.
+    Kill(Victim),
+    /// The wire of a runner.
+    Wire {
+        /// Whose.
+        runner: usize,
+        /// What it does.
+        trouble: Trouble,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// Clocks are set, or the machine slept or was started again.
+    Clock(Shift),
+}
+
+/// One fault at a time of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
     /// After the one before.
     pub after: Duration,
-    /// Who.
-    pub victim: Victim,
+    /// What.
+    pub what: What,
     /// Picks among several.
     pub pick: u64,
+}
+
+/// What kind of faults a world has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Faults {
+    /// Kills of everything, at random times and at failpoints.
+    Mixed,
+    /// Only the server is killed.
+    Server,
+    /// Only runners and guards.
+    Runners,
+    /// Only jobs.
+    Jobs,
+    /// Only the network fails.
+    Network,
+    /// Clocks jump, the machine sleeps and is started again.
+    Clocks,
+}
+
+impl Faults {
+    /// In a campaign every eighth world or more has each kind.
+    pub fn of_seed(seed: u64) -> Self {
+        let turns = [
+            Self::Mixed,
+            Self::Server,
+            Self::Mixed,
+            Self::Runners,
+            Self::Mixed,
+            Self::Jobs,
+            Self::Network,
+            Self::Clocks,
+        ];
+        turns[(seed % 8) as usize]
+    }
+
+    /// For the figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mixed => "mixed",
+            Self::Server => "server",
+            Self::Runners => "runners",
+            Self::Jobs => "jobs",
+            Self::Network => "network",
+            Self::Clocks => "clocks",
+        }
+    }
+
+    /// Processes may die at failpoints.
+    pub fn has_failpoints(self) -> bool {
+        matches!(self, Self::Mixed | Self::Server | Self::Runners)
+    }
 }
 
 /// What will happen in a world.
 pub struct Plan {
     kills: Rng,
+    faults: Faults,
+    /// Faults of the network that last longer than every lease are among them.
+    has_long: bool,
     /// Few kills from outside, so that processes live long enough to come to their failpoints.
     is_calm: bool,
     server_points: Points,
@@ -108,12 +185,14 @@ pub const RUNNERS: usize = 2;
 
 impl Plan {
     /// The plan of this seed.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, faults: Faults, has_long: bool) -> Self {
         let stream = |n: u64| Rng::new(seed.wrapping_mul(16).wrapping_add(n));
         let is_runners =
             |name: &str| ["runner.", "spool.", "steps."].iter().any(|part| name.starts_with(part));
         Self {
             kills: stream(1),
+            faults,
+            has_long,
             is_calm: seed.is_multiple_of(2),
             server_points: Points::new(stream(2), move |name| !is_runners(name)),
             runner_points: Points::new(stream(3), is_runners),
@@ -122,20 +201,51 @@ impl Plan {
         }
     }
 
-    /// The next kill.
-    pub fn kill(&mut self) -> Kill {
+    /// The next fault.
+    pub fn fault(&mut self) -> Fault {
         let after =
             if self.is_calm { self.kills.pause(300, 3000) } else { self.kills.pause(20, 420) };
         let runner = self.kills.below(RUNNERS as u64) as usize;
-        let victim = match self.kills.below(100) {
-            0..30 => Victim::Server,
-            30..55 => Victim::Runner(runner),
-            55..65 => Victim::RunnerAndGuard(runner),
-            65..70 => Victim::Guard(runner),
-            70..93 => Victim::Job,
-            _ => Victim::All,
+        let what = match (self.faults, self.kills.below(100)) {
+            (Faults::Network, _) => self.wire(runner),
+            (Faults::Clocks, chance) => self.clock(runner, chance),
+            (Faults::Server, _) | (Faults::Mixed, 0..30) => What::Kill(Victim::Server),
+            (Faults::Runners, 0..60) | (Faults::Mixed, 30..55) => {
+                What::Kill(Victim::Runner(runner))
+            }
+            (Faults::Runners, 60..85) | (Faults::Mixed, 55..65) => {
+                What::Kill(Victim::RunnerAndGuard(runner))
+            }
+            (Faults::Runners, _) | (Faults::Mixed, 65..70) => What::Kill(Victim::Guard(runner)),
+            (Faults::Jobs, _) | (Faults::Mixed, 70..93) => What::Kill(Victim::Job),
+            (Faults::Mixed, _) => What::Kill(Victim::All),
         };
-        Kill { after, victim, pick: self.kills.below(u64::from(u32::MAX)) }
+        Fault { after, what, pick: self.kills.below(u64::from(u32::MAX)) }
+    }
+
+    /// Most troubles are shorter than a lease; some last longer than the lease and the disown
+    /// deadline.
+    fn wire(&mut self, runner: usize) -> What {
+        let trouble = Trouble::ALL[self.kills.below(Trouble::ALL.len() as u64) as usize];
+        let lasts = match self.kills.below(20) {
+            0 if self.has_long => self.kills.pause(70_000, 140_000),
+            0..4 => self.kills.pause(2_000, 8_000),
+            _ => self.kills.pause(100, 1_500),
+        };
+        What::Wire { runner, trouble, lasts }
+    }
+
+    /// Hours in both directions. Whole ones, so that no sum of them comes near zero: what waits for a
+    /// time on the wall may wait for it that long.
+    fn clock(&mut self, runner: usize, chance: u64) -> What {
+        let seconds = (1 + self.kills.below(26).cast_signed()) * 3600;
+        let seconds = if self.kills.below(2) == 0 { seconds } else { -seconds };
+        What::Clock(match chance {
+            0..35 => Shift::Server(seconds),
+            35..70 => Shift::Runner(runner, seconds),
+            70..90 => Shift::Sleep(seconds.abs()),
+            _ => Shift::Boot,
+        })
     }
 
     /// The failpoint of the next server, if it gets one.
@@ -174,8 +284,8 @@ mod tests {
     #[test]
     fn a_seed_gives_one_plan() {
         let draw = |seed| {
-            let mut plan = Plan::new(seed);
-            let kills: Vec<Kill> = (0..50).map(|_| plan.kill()).collect();
+            let mut plan = Plan::new(seed, Faults::of_seed(seed), true);
+            let kills: Vec<Fault> = (0..50).map(|_| plan.fault()).collect();
             let points: Vec<_> =
                 (0..50).map(|_| (plan.server_point(), plan.runner_point())).collect();
             (kills, points)
@@ -186,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_failpoint_has_its_turn() {
-        let mut plan = Plan::new(1);
+        let mut plan = Plan::new(1, Faults::Mixed, false);
         let mut seen: Vec<String> =
             (0..200).flat_map(|_| [plan.server_point(), plan.runner_point()]).flatten().collect();
         seen.sort();

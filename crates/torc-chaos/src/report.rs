@@ -1,11 +1,12 @@
 //! The figures of a campaign.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 /// What was done to the program, and what the oracle says about it.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Worlds.
     pub worlds: u64,
@@ -29,11 +30,45 @@ pub struct Report {
     pub unacknowledged_work_lost: Duration,
     /// What must not have happened.
     pub violations: Vec<String>,
+    /// Answers that were given their place in the order of committed changes.
+    pub answers: u64,
     /// How long it all took.
     pub took: Duration,
+    /// The figures of each kind of fault.
+    pub kinds: BTreeMap<String, Kind>,
+}
+
+/// The figures of the worlds with one kind of fault.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct Kind {
+    /// Worlds.
+    pub worlds: u64,
+    /// Faults.
+    pub faults: u64,
+    /// What must not have happened.
+    pub violations: u64,
+    /// Run time of attempts that a client was told had completed and that ran again.
+    pub acknowledged_work_lost: Duration,
+    /// Attempts that the witnesses saw start.
+    pub starts: u64,
+    /// Attempts that the program says were lost and tried again.
+    pub lost_attempts: u64,
 }
 
 impl Report {
+    /// Puts the figures of a world under its kind of fault.
+    pub fn file_under(&mut self, kind: &str) {
+        let figures = Kind {
+            worlds: self.worlds,
+            faults: self.kills(),
+            violations: self.violations.len() as u64,
+            acknowledged_work_lost: self.acknowledged_work_lost,
+            starts: self.starts,
+            lost_attempts: self.lost_attempts,
+        };
+        self.kinds = BTreeMap::from([(kind.to_owned(), figures)]);
+    }
+
     /// All kills.
     pub fn kills(&self) -> u64 {
         self.killed.values().sum()
@@ -59,7 +94,17 @@ impl Report {
         self.acknowledged_work_lost += other.acknowledged_work_lost;
         self.unacknowledged_work_lost += other.unacknowledged_work_lost;
         self.violations.extend(other.violations);
+        self.answers += other.answers;
         self.took += other.took;
+        for (name, kind) in other.kinds {
+            let sum = self.kinds.entry(name).or_default();
+            sum.worlds += kind.worlds;
+            sum.faults += kind.faults;
+            sum.violations += kind.violations;
+            sum.acknowledged_work_lost += kind.acknowledged_work_lost;
+            sum.starts += kind.starts;
+            sum.lost_attempts += kind.lost_attempts;
+        }
     }
 }
 
@@ -68,7 +113,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} kills ({} at failpoints), {} violations, {:.1} s of acknowledged work lost; {} workflows, {} starts, \
-             {} attempts lost and tried again, {} scripts, {} webhooks, {} requests without an answer, \
+             {} attempts lost and tried again, {} scripts, {} webhooks, {} requests without an answer, {} answers in order, \
              {:.1} s of other work lost, {:.0} s",
             self.kills(),
             self.failpoint_kills(),
@@ -80,8 +125,24 @@ impl fmt::Display for Report {
             self.scripts,
             self.deliveries,
             self.unanswered,
+            self.answers,
             self.unacknowledged_work_lost.as_secs_f64(),
             self.took.as_secs_f64(),
+        )
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} faults, {} violations, {:.1} s of acknowledged work lost, {} starts, {} attempts lost, {} worlds",
+            self.faults,
+            self.violations,
+            self.acknowledged_work_lost.as_secs_f64(),
+            self.starts,
+            self.lost_attempts,
+            self.worlds,
         )
     }
 }

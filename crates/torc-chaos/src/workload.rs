@@ -49,6 +49,13 @@ pub enum Shape {
     Reduce,
 }
 
+impl Shape {
+    /// It ends with its items.
+    pub fn is_map(self) -> bool {
+        self == Self::Map
+    }
+}
+
 /// What a job does and must come to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expected {
@@ -153,6 +160,7 @@ impl Planned {
         }
         map(&mut draft, rng);
         grow(&mut draft);
+        files(&mut draft, number);
         let broken = json!({"command": "bash witness.sh broken"});
         draft.add("broken", Shape::Plain, "failed", &[], broken);
         let never = json!({"command": "bash witness.sh work 0.01"});
@@ -163,6 +171,8 @@ impl Planned {
         let spec = json!({
             "name": format!("world-{number}"),
             "dynamic_jobs": true,
+            // As soon as it may be, for runners that cannot be seen from the server's host.
+            "disown_seconds": 60,
             "resource_requirements": [
                 {"name": "limited", "num_cpus": 1, "memory": "200m", "runtime": "1h"},
             ],
@@ -250,6 +260,20 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
     }
 }
 
+/// A file that one job makes and another one reads, which says their order.
+fn files(draft: &mut Draft, number: usize) {
+    let file = format!("made-{number}.txt");
+    let make =
+        json!({"command": format!("bash witness.sh produce {file}"), "output_files": [&file]});
+    draft.add("maker", Shape::Plain, "completed", &[], make);
+    let read =
+        json!({"command": format!("bash witness.sh consume {file}"), "input_files": [&file]});
+    draft.add("reader", Shape::Plain, "completed", &[], read);
+    if let Some(reader) = draft.expected.last_mut() {
+        reader.parents = vec!["maker".into()];
+    }
+}
+
 /// The jobs that a job adds while it runs; each depends on the one before.
 const GROWN: [&str; 2] = ["grown0", "grown1"];
 
@@ -320,6 +344,8 @@ case "$what" in
     work|limited) sleep "$2" ;;
     flaky) sleep 0.05; [ "$(grep -c '^end .* 10$' "$job.log")" -ge "$2" ] || code=10 ;;
     broken) code=3 ;;
+    produce) sleep 0.05; echo "all of it" > "$2.$$"; mv "$2.$$" "$2" ;;
+    consume) sleep 0.02; [ "$(cat "$2")" = "all of it" ] || code=7 ;;
     items) shift; printf '%s\n' "$@" ;;
     # The server may be down for a while; it is asked again.
     grow) code=10; for try in $(seq 60); do "$CHAOS_TORC" jobs add grown.json && code=0 && break; sleep 0.2; done ;;

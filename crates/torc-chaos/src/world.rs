@@ -1,9 +1,12 @@
 //! One world: a state directory, a server, runners and jobs, and the one who kills them.
 
 use crate::client::{self, Shared, Watcher};
+use crate::clocks::{self, Clocks, Shift};
 use crate::history::History;
+use crate::live::{Witness, witnesses};
+use crate::net::Wire;
 use crate::oracle;
-use crate::plan::{Kill, Plan, RUNNERS, Victim};
+use crate::plan::{Fault, Faults, Plan, RUNNERS, Victim, What};
 use crate::receiver::{self, Log};
 use crate::report::Report;
 use crate::workload::{HIDDEN_WITNESS, WITNESS, grown};
@@ -61,7 +64,11 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     shared.draining.store(true, Ordering::SeqCst);
     let ended = world.settle(&shared, options.patience)?;
     shared.abort.store(true, Ordering::SeqCst);
-    let history = runtime.block_on(watching).map_err(io::Error::other)?;
+    let mut history = runtime.block_on(watching).map_err(io::Error::other)?;
+    if world.clocks.is_some() {
+        // The server's times are not those of the client.
+        history.workflows.iter_mut().for_each(|created| created.reservations.clear());
+    }
     if ended {
         world.wait_for_webhooks(&runtime, &client, options.patience);
     } else {
@@ -81,6 +88,7 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     judged?;
     report.worlds = 1;
     report.took = begin.elapsed();
+    report.file_under(world.faults.name());
     if !report.violations.is_empty() {
         let kept = dir.keep();
         (options.tell)(&format!(
@@ -107,33 +115,6 @@ fn judge(
     Ok(())
 }
 
-/// A process of a job that said that it runs: the name of its file is `PID.START.k` when it may be
-/// killed alone, and `PID.START.n` when that would be the harness's own fault.
-struct Witness {
-    path: PathBuf,
-    pid: i32,
-    start: u64,
-    may_be_killed: bool,
-}
-
-impl Witness {
-    fn lives(&self) -> bool {
-        kinds::start_of(self.pid) == Some(self.start)
-    }
-}
-
-/// All that said that they run and not that they end. Killed ones cannot take themselves off.
-fn witnesses(dir: &Path) -> Vec<Witness> {
-    let read = |path: PathBuf| {
-        let name = path.file_name()?.to_str()?.to_owned();
-        let mut words = name.split('.');
-        let (pid, start) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Witness { path, pid, start, may_be_killed: words.next() == Some("k") })
-    };
-    let entries = fs::read_dir(dir.join("live")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| read(entry.path())).collect()
-}
-
 /// A process of the program.
 struct Process {
     child: Child,
@@ -145,8 +126,13 @@ struct Process {
 struct World<'a> {
     options: &'a Options,
     dir: PathBuf,
+    faults: Faults,
     plan: Plan,
     port: u16,
+    /// Between each runner and the server, where the network fails.
+    wires: Vec<Wire>,
+    /// Where clocks are set.
+    clocks: Option<Clocks>,
     server: Option<Process>,
     server_due: Instant,
     runners: Vec<Option<Process>>,
@@ -164,13 +150,28 @@ impl<'a> World<'a> {
             fs::create_dir(dir.join(sub))?;
         }
         let now = Instant::now();
+        let faults = options.faults.unwrap_or(Faults::of_seed(seed));
+        // A port that is free now; the server keeps it over its deaths, as one with a configured port
+        // would.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let wires = match faults {
+            Faults::Network => {
+                (0..RUNNERS).map(|_| Wire::start(port)).collect::<io::Result<_>>()?
+            }
+            _ => Vec::new(),
+        };
+        let clocks = match faults {
+            Faults::Clocks => Some(Clocks::new(dir, RUNNERS)?),
+            _ => None,
+        };
         Ok(Self {
             options,
             dir: dir.into(),
-            plan: Plan::new(seed),
-            // A port that is free now; the server keeps it over its deaths, as one with a
-            // configured port would.
-            port: std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
+            faults,
+            plan: Plan::new(seed, faults, options.long_faults),
+            port,
+            wires,
+            clocks,
             server: None,
             server_due: now,
             runners: (0..RUNNERS).map(|_| None).collect(),
@@ -185,7 +186,17 @@ impl<'a> World<'a> {
             .create(true)
             .append(true)
             .open(self.dir.join(format!("{name}.log")))?;
-        let mut command = Command::new(&self.options.torc);
+        // The server cannot look at the runners of a network that fails: they count as another machine's.
+        let is_elsewhere = self.faults == Faults::Network && name.starts_with("runner");
+        let mut command = match is_elsewhere && rustix::process::geteuid().is_root() {
+            true => {
+                let mut command = Command::new("unshare");
+                command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+                command.arg(&self.options.torc);
+                command
+            }
+            false => Command::new(&self.options.torc),
+        };
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_"))
         {
@@ -195,6 +206,9 @@ impl<'a> World<'a> {
             command.env("TORC_FAILPOINT", point);
         }
         command.args(args).current_dir(&self.dir).env("HOME", &self.dir).env("NO_COLOR", "1");
+        if let Some(clocks) = &self.clocks {
+            clocks.wind(&mut command, &self.options.torc, name);
+        }
         // Jobs inherit it from their runner: one of them calls the program.
         command.env("CHAOS_TORC", &self.options.torc);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -213,7 +227,8 @@ impl<'a> World<'a> {
 
     fn start_runner(&mut self, slot: usize, workflow: i64, armed: bool) -> io::Result<()> {
         let point = if armed { self.plan.runner_point() } else { None };
-        let (url, workflow) = (format!("http://127.0.0.1:{}", self.port), workflow.to_string());
+        let port = self.wires.get(slot).map_or(self.port, |wire| wire.port);
+        let (url, workflow) = (format!("http://127.0.0.1:{port}"), workflow.to_string());
         let name = format!("runner{slot}");
         let args = [
             "--url",
@@ -270,20 +285,26 @@ impl<'a> World<'a> {
         let found = doctor.stdout(Stdio::piped()).output()?;
         if !found.status.success() {
             let text = String::from_utf8_lossy(&found.stdout).into_owned();
-            self.report.violations.push(format!("the doctor found: {text}"));
+            // Where clocks are set, recorded times prove nothing.
+            let counts =
+                |line: &&str| self.clocks.is_none() || !line.contains("by the recorded times");
+            let lines: Vec<&str> = text.lines().filter(counts).collect();
+            if !lines.is_empty() {
+                self.report.violations.push(format!("the doctor found: {}", lines.join("\n")));
+            }
         }
         Ok(())
     }
 
     /// Kills until it was enough.
     fn torment(&mut self, shared: &Shared, kills: u64) -> io::Result<()> {
-        let mut next = self.plan.kill();
+        let mut next = self.plan.fault();
         let mut due = Instant::now() + next.after;
         while self.report.kills() < kills && self.failed_starts < MAX_FAILED_STARTS {
-            self.tend(shared, self.options.failpoints)?;
+            self.tend(shared, self.options.failpoints && self.faults.has_failpoints())?;
             if Instant::now() >= due && shared.current().is_some() {
-                self.execute(next);
-                next = self.plan.kill();
+                self.execute(next)?;
+                next = self.plan.fault();
                 due = Instant::now() + next.after;
             }
             if shared.done.load(Ordering::SeqCst) {
@@ -302,6 +323,7 @@ impl<'a> World<'a> {
                 kill(&process.child);
             }
         }
+        self.wires.iter().for_each(Wire::mend);
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             self.tend(shared, false)?;
@@ -373,8 +395,37 @@ impl<'a> World<'a> {
         *self.report.killed.entry(name.to_owned()).or_default() += 1;
     }
 
-    fn execute(&mut self, order: Kill) {
-        let victims: Vec<Victim> = match order.victim {
+    fn execute(&mut self, fault: Fault) -> io::Result<()> {
+        match fault.what {
+            What::Kill(victim) => self.kill(victim, fault.pick),
+            What::Wire { runner, trouble, lasts } => {
+                self.wires[runner].trouble(trouble, lasts);
+                self.killed(trouble.name());
+            }
+            What::Clock(shift) => self.set_clocks(shift)?,
+        }
+        Ok(())
+    }
+
+    fn set_clocks(&mut self, shift: Shift) -> io::Result<()> {
+        if shift == Shift::Boot {
+            // The machine takes everything with it.
+            clocks::kill_all_in(&self.dir)?;
+        }
+        if let Some(clocks) = &mut self.clocks {
+            clocks.set(shift)?;
+        }
+        self.killed(match shift {
+            Shift::Server(_) => "clock of the server",
+            Shift::Runner(..) => "clock of a runner",
+            Shift::Sleep(_) => "sleep",
+            Shift::Boot => "boot",
+        });
+        Ok(())
+    }
+
+    fn kill(&mut self, victim: Victim, pick: u64) {
+        let victims: Vec<Victim> = match victim {
             Victim::All => [Victim::Server]
                 .into_iter()
                 .chain((0..RUNNERS).map(Victim::RunnerAndGuard))
@@ -392,7 +443,7 @@ impl<'a> World<'a> {
                     ("runner with its guard", is_done)
                 }
                 Victim::Guard(slot) => ("guard", self.guard(slot).map(kill_pid).is_some()),
-                Victim::Job => ("job", self.kill_job(order.pick)),
+                Victim::Job => ("job", self.kill_job(pick)),
                 Victim::All => ("all", false),
             };
             if is_done {
@@ -474,18 +525,21 @@ fn kill_armed(process: Option<&mut Process>) -> bool {
     true
 }
 
-fn pid_of(child: &Child) -> Option<Pid> {
+/// Its number.
+pub fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-fn kill(child: &Child) {
+/// Kills it.
+pub fn kill(child: &Child) {
     // Not reaped yet, so that the number cannot belong to another process.
     if let Some(pid) = pid_of(child) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-fn kill_pid(pid: i32) {
+/// Kills a process that is not ours.
+pub fn kill_pid(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, Signal::KILL);
     }

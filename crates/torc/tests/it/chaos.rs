@@ -5,7 +5,7 @@
 use crate::support::TORC;
 use std::time::Duration;
 
-fn campaign(seed: u64, kills: u64) -> torc_chaos::Report {
+fn campaign(seed: u64, kills: u64, faults: torc_chaos::Faults) -> torc_chaos::Report {
     let dir = tempfile::tempdir().expect("a directory");
     let report = torc_chaos::run(&torc_chaos::Options {
         torc: TORC.into(),
@@ -13,6 +13,8 @@ fn campaign(seed: u64, kills: u64) -> torc_chaos::Report {
         seed,
         kills,
         kills_per_world: 50,
+        faults: Some(faults),
+        long_faults: false,
         failpoints: cfg!(debug_assertions),
         patience: Duration::from_secs(240),
         sabotage: None,
@@ -28,15 +30,28 @@ fn campaign(seed: u64, kills: u64) -> torc_chaos::Report {
 
 #[test]
 fn kills_at_random_times_and_at_failpoints_lose_nothing() {
-    let report = campaign(1, 150);
+    let report = campaign(1, 150, torc_chaos::Faults::Mixed);
     assert!(report.kills() >= 150 && report.starts > 0 && report.deliveries > 0, "{report}");
     assert!(report.failpoint_kills() > 0, "{report}");
 }
 
 #[test]
 fn other_kills_lose_nothing_either() {
-    let report = campaign(1000, 150);
+    let report = campaign(1000, 150, torc_chaos::Faults::Mixed);
     assert!(report.kills() >= 150 && report.lost_attempts > 0 && report.scripts > 0, "{report}");
+}
+
+#[test]
+fn a_network_that_fails_loses_and_doubles_nothing() {
+    let report = campaign(6, 60, torc_chaos::Faults::Network);
+    assert!(report.kills() >= 60 && report.starts > 0 && report.answers > 0, "{report}");
+}
+
+#[test]
+fn clocks_that_jump_and_machines_that_sleep_or_start_again_lose_and_double_nothing() {
+    let report = campaign(7, 40, torc_chaos::Faults::Clocks);
+    assert!(report.kills() >= 40 && report.starts > 0, "{report}");
+    assert!(report.killed.contains_key("boot"), "{:?}", report.killed);
 }
 
 #[test]
@@ -60,6 +75,8 @@ fn the_oracle_finds_what_the_harness_violates_itself() {
             seed: 1,
             kills: 1,
             kills_per_world: 1,
+            faults: Some(torc_chaos::Faults::Mixed),
+            long_faults: false,
             failpoints: false,
             patience: Duration::from_secs(240),
             sabotage: Some(sabotage),
