@@ -1,8 +1,8 @@
 /* Sets the clocks of one program while it runs, and the name of the boot that it sees (see src/clocks.rs).
  *
- *   TORC_CLOCK_EXE       the program; others that inherit this keep their clocks
- *   TORC_CLOCK_FILE      two numbers of 64 bits: seconds to add to the wall clock, and to the time since the machine started
- *   TORC_CLOCK_BOOT_ID   read in place of the kernel's boot id
+ *   CHAOS_CLOCK_EXE       the program; others that inherit this keep their clocks
+ *   CHAOS_CLOCK_FILE      two numbers of 64 bits: seconds to add to the wall clock, and to the time since the machine started
+ *   CHAOS_CLOCK_BOOT_ID   read in place of the kernel's boot id
  *
  * The clock that only measures (CLOCK_MONOTONIC) stays: it stands still while a machine sleeps, and cannot be set. */
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@ static const char *boot_id;
 
 __attribute__((constructor)) static void begin(void) {
     char exe[PATH_MAX];
-    const char *wanted = getenv("TORC_CLOCK_EXE"), *file = getenv("TORC_CLOCK_FILE");
+    const char *wanted = getenv("CHAOS_CLOCK_EXE"), *file = getenv("CHAOS_CLOCK_FILE");
     ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1);
     if (!wanted || !file || n < 0) return;
     exe[n] = 0;
@@ -33,7 +33,7 @@ __attribute__((constructor)) static void begin(void) {
     void *page = mmap(NULL, 16, PROT_READ, MAP_SHARED, fd, 0);
     syscall(SYS_close, fd);
     if (page != MAP_FAILED) shift = page;
-    boot_id = getenv("TORC_CLOCK_BOOT_ID");
+    boot_id = getenv("CHAOS_CLOCK_BOOT_ID");
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

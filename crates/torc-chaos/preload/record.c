@@ -1,10 +1,10 @@
 /* Records what a process does to the files below one directory, in the order in which it happens, so that a power cut can
  * be played at any moment of it (see src/power). Preloaded into server, runners and their jobs.
  *
- *   TORC_RECORD_ROOT      the directory, without links and without a slash at its end
- *   TORC_RECORD_JOURNAL   where the records go (outside of it)
- *   TORC_RECORD_LOCK      a file that is locked during each operation, so that all processes have one order
- *   TORC_RECORD_FULL      N or N:M: from the N-th operation that needs room on, M of them (all, unless given) fail with ENOSPC
+ *   CHAOS_RECORD_ROOT      the directory, without links and without a slash at its end
+ *   CHAOS_RECORD_JOURNAL   where the records go (outside of it)
+ *   CHAOS_RECORD_LOCK      a file that is locked during each operation, so that all processes have one order
+ *   CHAOS_RECORD_FULL      N or N:M: from the N-th operation that needs room on, M of them (all, unless given) fail with ENOSPC
  *
  * A record is the header below and the two texts that it counts. Everything here is done with system calls of its own:
  * no allocation, no lock of the process, so that it works between fork and exec, in threads and under SIGKILL. */
@@ -35,11 +35,11 @@ static long needs_room; /* counted with __sync: threads */
 static __thread char first[PATH_MAX], second[PATH_MAX];
 
 __attribute__((constructor)) static void begin(void) {
-    root = getenv("TORC_RECORD_ROOT");
-    journal = getenv("TORC_RECORD_JOURNAL");
-    lock_file = getenv("TORC_RECORD_LOCK");
+    root = getenv("CHAOS_RECORD_ROOT");
+    journal = getenv("CHAOS_RECORD_JOURNAL");
+    lock_file = getenv("CHAOS_RECORD_LOCK");
     root_length = root ? strlen(root) : 0;
-    const char *full = getenv("TORC_RECORD_FULL");
+    const char *full = getenv("CHAOS_RECORD_FULL");
     if (full) {
         char *end;
         full_from = strtol(full, &end, 10);

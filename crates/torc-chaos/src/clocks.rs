@@ -64,10 +64,10 @@ impl Clocks {
 
     /// Gives a process its clock.
     pub fn wind(&self, command: &mut Command, torc: &Path, name: &str) {
-        command.env("LD_PRELOAD", &self.library).env("TORC_CLOCK_EXE", torc);
-        command.env("TORC_CLOCK_BOOT_ID", self.dir.join("boot_id"));
+        command.env("LD_PRELOAD", &self.library).env("CHAOS_CLOCK_EXE", torc);
+        command.env("CHAOS_CLOCK_BOOT_ID", self.dir.join("boot_id"));
         let known = self.processes.iter().any(|(process, _)| process == name);
-        command.env("TORC_CLOCK_FILE", self.dir.join(if known { name } else { "server" }));
+        command.env("CHAOS_CLOCK_FILE", self.dir.join(if known { name } else { "server" }));
     }
 
     /// Sets them. A boot is only named here: nothing of the earlier one may run when this is called.

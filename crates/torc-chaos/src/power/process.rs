@@ -74,11 +74,11 @@ impl Program {
             command.env_remove(name);
         }
         if let Some(recorder) = &self.recorder {
-            command.env("LD_PRELOAD", recorder).env("TORC_RECORD_ROOT", &self.root);
-            command.env("TORC_RECORD_JOURNAL", self.journal());
-            command.env("TORC_RECORD_LOCK", self.outside.join("lock"));
+            command.env("LD_PRELOAD", recorder).env("CHAOS_RECORD_ROOT", &self.root);
+            command.env("CHAOS_RECORD_JOURNAL", self.journal());
+            command.env("CHAOS_RECORD_LOCK", self.outside.join("lock"));
             if let Some((_, full)) = self.full.as_ref().filter(|(who, _)| *who == name) {
-                command.env("TORC_RECORD_FULL", full);
+                command.env("CHAOS_RECORD_FULL", full);
             }
         }
         command.args(args).current_dir(&self.root).env("HOME", &self.outside).env("NO_COLOR", "1");
