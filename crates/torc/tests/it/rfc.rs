@@ -129,12 +129,12 @@ fn curl_and_python_find_answers_complete() {
         wrong.starts_with("HTTP/1.1 405") && wrong.contains("\nallow: GET,HEAD,POST"),
         "{wrong}"
     );
-    let nobody =
+    let stranger =
         server.test.shell(&format!("curl -sS -D - {}/torc-service/v1/limits", server.url)).done();
-    let nobody = nobody.stdout;
+    let stranger = stranger.stdout;
     assert!(
-        nobody.starts_with("HTTP/1.1 401") && nobody.contains("\nwww-authenticate: Bearer"),
-        "{nobody}"
+        stranger.starts_with("HTTP/1.1 401") && stranger.contains("\nwww-authenticate: Bearer"),
+        "{stranger}"
     );
     // A large body is announced with an expectation, and sent in chunks.
     let body = "-X PUT -H 'Content-Type: application/json' -H 'Transfer-Encoding: chunked' -H 'Expect: 100-continue'";
