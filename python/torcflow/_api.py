@@ -267,6 +267,42 @@ class Client(ClientBase):
         """This document."""
         return cast('dict[str, Any]', self._connection.request("GET", "/openapi.json"))
 
+    def list_pool_runners(self, *, is_active: bool | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_PoolRunnerView:
+        """Lists pool runners: admins see all, others their own."""
+        return cast('types.Page_PoolRunnerView', self._connection.request("GET", "/pool_runners", {"is_active": is_active, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
+
+    def iter_pool_runners(self, *, is_active: bool | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.PoolRunnerView]:
+        """Every item of `list_pool_runners`, page after page."""
+        return self._pages(lambda start: self.list_pool_runners(is_active=is_active, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
+
+    def register_pool_runner(self, body: types.RegisterPoolRunner) -> types.PoolRunnerView:
+        """A pool runner introduces itself. Safe to repeat."""
+        return cast('types.PoolRunnerView', self._connection.request("POST", "/pool_runners", body=body, has_body=True))
+
+    def claim_for_pool(self, id: int, body: types.PoolClaimRequest) -> types.PoolClaimResponse:
+        """A pool runner asks which workflow to serve next, and waits for one if it wants. Safe to repeat."""
+        return cast('types.PoolClaimResponse', self._connection.request("POST", f"/pool_runners/{_quote(id)}/claim", body=body, has_body=True))
+
+    def drain_pool_runner(self, id: int) -> types.PoolRunnerView:
+        """A pool runner and its runners take no more jobs; what they hold goes on. Safe to repeat."""
+        return cast('types.PoolRunnerView', self._connection.request("POST", f"/pool_runners/{_quote(id)}/drain"))
+
+    def pool_goodbye(self, id: int, body: types.Goodbye) -> types.PoolRunnerView:
+        """A pool runner leaves. Safe to repeat."""
+        return cast('types.PoolRunnerView', self._connection.request("POST", f"/pool_runners/{_quote(id)}/goodbye", body=body, has_body=True))
+
+    def pool_reads(self, id: int, body: types.PoolReadsRequest) -> types.PoolReads:
+        """A pool runner hands over pieces of outputs, and waits for what else is to be read. Safe to repeat."""
+        return cast('types.PoolReads', self._connection.request("POST", f"/pool_runners/{_quote(id)}/reads", body=body, has_body=True))
+
+    def remove_pool_runner(self, id: int) -> types.PoolRunnerView:
+        """A pool runner takes no more jobs and leaves when its runners hold none. Safe to repeat."""
+        return cast('types.PoolRunnerView', self._connection.request("POST", f"/pool_runners/{_quote(id)}/remove"))
+
+    def resume_pool_runner(self, id: int) -> types.PoolRunnerView:
+        """A pool runner that was drained or removed takes jobs again."""
+        return cast('types.PoolRunnerView', self._connection.request("POST", f"/pool_runners/{_quote(id)}/resume"))
+
     def list_reservations(self) -> types.Page_ReservationView:
         """Lists the newest reservations."""
         return cast('types.Page_ReservationView', self._connection.request("GET", "/reservations"))
@@ -339,6 +375,14 @@ class Client(ClientBase):
     def list_audit(self, *, user: str | None = None, before: int | None = None, limit: int | None = None) -> types.Page_AuditView:
         """Who changed what, the newest first."""
         return cast('types.Page_AuditView', self._connection.request("GET", "/server/audit", {"user": user, "before": before, "limit": limit}))
+
+    def list_shares(self) -> types.Page_ShareView:
+        """Lists the users that were given more or less of the pools than others."""
+        return cast('types.Page_ShareView', self._connection.request("GET", "/server/shares"))
+
+    def set_share(self, user: str, body: types.SetShare) -> types.ShareView:
+        """Sets how much of the pools a user gets beside others."""
+        return cast('types.ShareView', self._connection.request("PUT", f"/server/shares/{_quote(user)}", body=body, has_body=True))
 
     def get_usage(self) -> types.UsageView:
         """How much room the database and each workflow take."""

@@ -613,6 +613,13 @@ class LogHit(TypedDict):
     line: int
     offset: int
     text: str
+class LogPiece(TypedDict):
+    error: NotRequired[str | None]
+    id: int
+    length: int
+    offset: int
+    size: int
+    text: str
 class LogSearchView(TypedDict):
     hits: list[LogHit]
     lines: int
@@ -822,6 +829,13 @@ class Page_NotificationView(TypedDict):
     max_limit: NotRequired[int]
     offset: int
     total_count: int
+class Page_PoolRunnerView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
 class Page_RequirementsView(TypedDict):
     count: NotRequired[int]
     has_more: bool
@@ -837,6 +851,13 @@ class Page_ReservationView(TypedDict):
     offset: int
     total_count: int
 class Page_RunnerView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
+class Page_ShareView(TypedDict):
     count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
@@ -929,6 +950,33 @@ class PlannedJob(TypedDict):
     reason: str
     status: JobStatus
     what: NotRequired[str | None]
+class PoolClaimRequest(TypedDict):
+    unable: NotRequired[list[WorkflowId]]
+    wait_seconds: NotRequired[float]
+class PoolClaimResponse(TypedDict):
+    leave: NotRequired[bool]
+    workflow_id: NotRequired[WorkflowId | None]
+class PoolReads(TypedDict):
+    items: list[ReadLog]
+class PoolReadsRequest(TypedDict):
+    pieces: NotRequired[list[LogPiece]]
+    wait_seconds: NotRequired[float]
+PoolRunnerId = int
+class PoolRunnerView(TypedDict):
+    capacity: Capacity
+    end_reason: NotRequired[str | None]
+    ended_ms: NotRequired[int | None]
+    held: int
+    hostname: str
+    id: PoolRunnerId
+    label: NotRequired[str | None]
+    last_seen_ms: int
+    ordered: NotRequired[RunnerOrder | None]
+    pid: int
+    started_ms: int
+    state: RunnerState
+    user: NotRequired[str | None]
+    workflows: int
 class Proof(TypedDict):
     end: NotRequired[int | None]
     rank: int
@@ -977,6 +1025,11 @@ class QuarantineRequest(TypedDict):
 class QuarantineView(TypedDict):
     runners: int
     until_ms: NotRequired[int | None]
+class ReadLog(TypedDict):
+    id: int
+    limit: int
+    offset: int
+    path: str
 class Record(TypedDict):
     again: Counts
     more_memory: Counts
@@ -1060,6 +1113,12 @@ class RegeneratedView(TypedDict):
     allocations_created: int
     allocations_kept: int
     schedulers_created: list[RegeneratedScheduler]
+class RegisterPoolRunner(TypedDict):
+    capacity: Capacity
+    hostname: str
+    key: str
+    label: NotRequired[str | None]
+    pid: int
 class RegisterRunner(TypedDict):
     boot_id: str
     capacity: Capacity
@@ -1071,6 +1130,7 @@ class RegisterRunner(TypedDict):
     output_dir: str
     pid: int
     pid_start: int
+    pool_runner_id: NotRequired[PoolRunnerId | None]
     scheduler: NotRequired[RunnerScheduler | None]
     time_left_seconds: NotRequired[int | None]
     workflow_id: WorkflowId
@@ -1203,6 +1263,11 @@ class ScriptResult(TypedDict):
     timed_out: bool
 class SetLimit(TypedDict):
     max: int
+class SetShare(TypedDict):
+    weight: float
+class ShareView(TypedDict):
+    user: str
+    weight: float
 class SharedWorkflow(TypedDict):
     group_id: int
     workflow_id: WorkflowId
