@@ -372,6 +372,14 @@ class Client(ClientBase):
         """One allocation."""
         return cast('types.AllocationView', self._connection.request("GET", f"/scheduled_compute_nodes/{_quote(id)}"))
 
+    def cancel_scheduled_compute_node(self, id: int) -> types.AllocationView:
+        """Gives up an allocation that waits; a submitter that reaches Slurm takes it back."""
+        return cast('types.AllocationView', self._connection.request("POST", f"/scheduled_compute_nodes/{_quote(id)}/cancel"))
+
+    def get_allocation_output(self, id: int, *, stream: str | None = None, offset: int | None = None, limit: int | None = None) -> types.AllocationLogView:
+        """A piece of what the batch job of an allocation wrote."""
+        return cast('types.AllocationLogView', self._connection.request("GET", f"/scheduled_compute_nodes/{_quote(id)}/output", {"stream": stream, "offset": offset, "limit": limit}))
+
     def list_audit(self, *, user: str | None = None, before: int | None = None, limit: int | None = None) -> types.Page_AuditView:
         """Who changed what, the newest first."""
         return cast('types.Page_AuditView', self._connection.request("GET", "/server/audit", {"user": user, "before": before, "limit": limit}))
@@ -546,6 +554,10 @@ class Client(ClientBase):
         """Every item of `list_adjustments`, page after page."""
         return self._pages(lambda start: self.list_adjustments(id, job_id=job_id, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
 
+    def list_allocation_uses(self, id: int) -> types.Page_AllocationUse:
+        """What the allocations of a workflow cost and were good for, the newest first."""
+        return cast('types.Page_AllocationUse', self._connection.request("GET", f"/workflows/{_quote(id)}/allocation_uses"))
+
     def apply_spec(self, id: int, body: types.ApplyRequest) -> types.ApplyView:
         """Applies a spec to a workflow: new jobs are added, changed ones run again, missing ones are removed,
         in one transaction and also while it runs."""
@@ -593,14 +605,14 @@ class Client(ClientBase):
         """A workflow by families: what jobs of each stand where, and how the run goes."""
         return cast('types.FamiliesView', self._connection.request("GET", f"/workflows/{_quote(id)}/families"))
 
-    def get_forecast(self, id: int, *, nodes: int | None = None, cores: int | None = None, memory_bytes: int | None = None, gpus: int | None = None) -> types.ForecastView:
+    def get_forecast(self, id: int, *, nodes: int | None = None, cores: int | None = None, memory_bytes: int | None = None, gpus: int | None = None, recover: bool | None = None) -> types.ForecastView:
         """When a workflow is expected to be over: with the runners that are there, or with the machines that
         are asked about. Of a complete workflow: how long all of it would take once more."""
-        return cast('types.ForecastView', self._connection.request("GET", f"/workflows/{_quote(id)}/forecast", {"nodes": nodes, "cores": cores, "memory_bytes": memory_bytes, "gpus": gpus}))
+        return cast('types.ForecastView', self._connection.request("GET", f"/workflows/{_quote(id)}/forecast", {"nodes": nodes, "cores": cores, "memory_bytes": memory_bytes, "gpus": gpus, "recover": recover}))
 
-    def get_graph(self, id: int, *, group: types.GraphGroup | None = None, pattern: str | None = None, open: int | None = None, offset: int | None = None, focus: int | None = None, hops: int | None = None) -> types.GraphView:
+    def get_graph(self, id: int, *, group: types.GraphGroup | None = None, pattern: str | None = None, open: int | None = None, offset: int | None = None, focus: int | None = None, hops: int | None = None, to: int | None = None) -> types.GraphView:
         """The graph of a workflow by families or other groups, or the jobs around one of them, laid out."""
-        return cast('types.GraphView', self._connection.request("GET", f"/workflows/{_quote(id)}/graph", {"group": group, "pattern": pattern, "open": open, "offset": offset, "focus": focus, "hops": hops}))
+        return cast('types.GraphView', self._connection.request("GET", f"/workflows/{_quote(id)}/graph", {"group": group, "pattern": pattern, "open": open, "offset": offset, "focus": focus, "hops": hops, "to": to}))
 
     def initialize_workflow(self, id: int, *, force: bool | None = None) -> types.ResetView:
         """Starts a run with all jobs that are not initialized."""

@@ -58,7 +58,21 @@ class AddMember(TypedDict):
 Adjustable = Literal['memory', 'runtime', 'timeout']
 AdjustmentView = dict[str, Any]
 AllocationEnd = Literal['reported', 'vanished', 'left', 'refused', 'not_sent']
+class AllocationLogView(TypedDict):
+    allocation_id: int
+    next_offset: int
+    offset: int
+    path: str
+    size: int
+    text: str
 AllocationStatus = Literal['planned', 'submitting', 'pending', 'active', 'complete']
+class AllocationUse(TypedDict):
+    allocation_id: int
+    nodes: int
+    paid_node_hours: float
+    stop_by_ms: NotRequired[int | None]
+    useful_node_hours: float
+    walltime_seconds: NotRequired[int | None]
 class AllocationView(TypedDict):
     action_id: NotRequired[ActionId | None]
     array_task: NotRequired[int | None]
@@ -84,6 +98,7 @@ class AllocationView(TypedDict):
     submitted_ms: NotRequired[int | None]
     unneeded_since_ms: NotRequired[int | None]
     was_too_short: bool
+    why: NotRequired[str | None]
     workflow_id: WorkflowId
 class Allocations(TypedDict):
     items: list[AllocationView]
@@ -337,16 +352,21 @@ class CreateWorkflow(TypedDict):
     user: NotRequired[str | None]
 class CriticalJob(TypedDict):
     family: int
+    gap_seconds: NotRequired[float]
     job_id: JobId
     name: str
     seconds: float
     status: JobStatus
 class CriticalPathView(TypedDict):
     elapsed_seconds: float
+    idle_end_cpu_seconds: NotRequired[float]
     jobs: list[CriticalJob]
     length: int
+    lost_cpu_seconds: NotRequired[float]
     lost_seconds: float
+    no_runner_seconds: NotRequired[float]
     seconds: float
+    there_cpu_seconds: NotRequired[float]
     waited_seconds: float
     work_cpu_seconds: float
     workflow_id: WorkflowId
@@ -426,6 +446,7 @@ class FamiliesView(TypedDict):
     lost_contact_runners: int
     name: str
     pace: PaceView
+    queue: NotRequired[QueueView | None]
     run_id: int
     runners: int
     started_ms: NotRequired[int | None]
@@ -594,6 +615,7 @@ KnownOutcome = dict[str, Any]
 class LastAttempt(TypedDict):
     attempt_id: int
     cause: NotRequired[Cause | None]
+    cpu_seconds: NotRequired[float | None]
     ended_ms: NotRequired[int | None]
     exec_seconds: NotRequired[float | None]
     hostname: NotRequired[str | None]
@@ -701,6 +723,7 @@ class PaceView(TypedDict):
     begin_ms: int
     ended: list[int]
     failed: list[int]
+    running: NotRequired[list[int]]
     slot_ms: int
 PageScope = Literal['read', 'act']
 class Page_AccessGroupView(TypedDict):
@@ -718,6 +741,13 @@ class Page_ActionView(TypedDict):
     offset: int
     total_count: int
 class Page_AdjustmentView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
+class Page_AllocationUse(TypedDict):
     count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
@@ -1025,6 +1055,11 @@ class QuarantineRequest(TypedDict):
 class QuarantineView(TypedDict):
     runners: int
     until_ms: NotRequired[int | None]
+class QueueView(TypedDict):
+    allocations: int
+    expected_start_ms: NotRequired[int | None]
+    since_ms: int
+    why: NotRequired[str | None]
 class ReadLog(TypedDict):
     id: int
     limit: int
@@ -1245,6 +1280,7 @@ class RunnerView(TypedDict):
     scheduler: NotRequired[RunnerScheduler | None]
     started_ms: int
     state: RunnerState
+    stop_by_ms: NotRequired[int | None]
     workflow_id: WorkflowId
 RunningJobs = Literal['finish', 'stop']
 Runtime = str

@@ -205,8 +205,10 @@ impl Client {
         &self,
         id: WorkflowId,
         assumed: &Machines,
+        recover: bool,
     ) -> Result<ForecastView, Error> {
         let query = Query::new()
+            .maybe("recover", recover.then_some(true))
             .maybe("nodes", assumed.nodes)
             .maybe("cores", assumed.cores)
             .maybe("memory_bytes", assumed.memory_bytes)

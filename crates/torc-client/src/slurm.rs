@@ -18,6 +18,11 @@ impl Client {
         self.post("/scheduled_compute_nodes", body).await
     }
 
+    /// Gives up an allocation that waits.
+    pub async fn cancel_allocation(&self, id: i64) -> Result<AllocationView, Error> {
+        self.post(&format!("/scheduled_compute_nodes/{id}/cancel"), &serde_json::json!({})).await
+    }
+
     /// Takes up what waits to be sent to Slurm.
     pub async fn begin_submission(
         &self,

@@ -24,7 +24,7 @@ export function ansi(line) {
   /** @type {(Node | string)[]} */ const out = [];
   /** @type {Set<string>} */ let classes = new Set();
   let from = 0;
-  const push = (piece) => {
+  const push = (/** @type {string} */ piece) => {
     const clean = piece.replace(OTHER, "");
     if (clean) out.push(classes.size ? h("span", { class: [...classes].join(" ") }, clean) : clean);
   };
@@ -34,8 +34,13 @@ export function ansi(line) {
     classes = styled(classes, found[1]);
   }
   push(text.slice(from));
-  if (left) out.push(h("span.more", null, ` … ${left.toLocaleString("en-US")} more characters`));
+  if (left) out.push(h("span.more", ` … ${left.toLocaleString("en-US")} more characters`));
   return out;
+}
+
+/** Several lines. @param {string} text */
+export function ansiLines(text) {
+  return text.split("\n").map((line) => [ansi(line), "\n"]);
 }
 
 /** @param {Set<string>} before @param {string} codes */
@@ -44,7 +49,7 @@ function styled(before, codes) {
   const list = codes === "" ? [0] : codes.split(";").map(Number);
   for (let i = 0; i < list.length; i++) {
     const code = list[i];
-    const drop = (start) => { now = new Set([...now].filter((c) => !c.startsWith(start))); };
+    const drop = (/** @type {string} */ start) => { now = new Set([...now].filter((c) => !c.startsWith(start))); };
     if (code === 0) now.clear();
     else if (code === 1) now.add("a-bold");
     else if (code === 2) now.add("a-dim");

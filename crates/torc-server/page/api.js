@@ -12,12 +12,12 @@ const API = ROOT + "torc-service/v1";
 export const REPORT = /** @type {any} */ (globalThis).TORC_REPORT || null;
 
 const KEY = "torc-session:" + ROOT;
-/** @type {{token: string, scope: string, expires_ms: number} | null} */
+/** @type {{token: string, scope: string, expires_ms: number, kept?: boolean} | null} */
 let session = null;
 
 /** A refusal of the server in its own words. */
 export class Refused extends Error {
-  constructor(status, body) {
+  constructor(/** @type {number} */ status, /** @type {any} */ body) {
     const said = body && body.error;
     super(said ? said.message : `the server answered ${status}`);
     this.status = status;
@@ -37,14 +37,15 @@ export function canAct() {
  * @returns {Promise<boolean>} */
 export async function signIn() {
   if (REPORT) return true;
-  const code = new URLSearchParams(location.hash.slice(1)).get("k");
+  const params = new URLSearchParams(location.hash.slice(1));
+  const [code, kept] = [params.get("k"), params.has("r")];
   if (code) {
     // Gone from the address and the history before anything else happens.
     history.replaceState(null, "", location.pathname + location.search);
-    const made = await ask("POST", "/ui_sessions", { code });
-    keep({ token: made.token, scope: made.session.scope, expires_ms: made.session.expires_ms });
+    const made = await ask("POST", "/ui_sessions", { code, remember: kept });
+    keep({ token: made.token, scope: made.session.scope, expires_ms: made.session.expires_ms, kept });
   }
-  const stored = sessionStorage.getItem(KEY);
+  const stored = sessionStorage.getItem(KEY) || localStorage.getItem(KEY);
   if (!session && stored) session = JSON.parse(stored);
   if (!session) session = await fromOtherTab();
   if (session) keep(session);
@@ -52,14 +53,15 @@ export async function signIn() {
   return session !== null && session.expires_ms > Date.now();
 }
 
-function keep(found) {
+function keep(/** @type {any} */ found) {
   session = found;
-  sessionStorage.setItem(KEY, JSON.stringify(found));
+  (found.kept ? localStorage : sessionStorage).setItem(KEY, JSON.stringify(found));
 }
 
 export function forget() {
   session = null;
   sessionStorage.removeItem(KEY);
+  localStorage.removeItem(KEY);
 }
 
 const channel = typeof BroadcastChannel === "undefined" || REPORT ? null : new BroadcastChannel(KEY);

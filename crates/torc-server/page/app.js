@@ -40,16 +40,16 @@ const nav = h("nav", { "aria-label": "Places" });
 const crumb = h("div.crumb");
 const lost = h("div.lost", { role: "status", hidden: true });
 const live = h("div.sr", { "aria-live": "polite" });
-const pauseButton = h("button.small", { type: "button", onclick: () => { pauseButton.textContent = togglePause() ? "Resume updates" : "Pause updates"; } }, "Pause updates");
+const pauseButton = h("button.small", { onclick: () => { pauseButton.textContent = togglePause() ? "Resume updates" : "Pause updates"; } }, "Pause updates");
 
 function path() {
   if (REPORT) return location.hash.slice(1) || `w/${REPORT.workflow}`;
   return location.pathname.slice(BASE.length) + location.search;
 }
 
-const href = (to) => (REPORT ? "#" + to : BASE + to);
+const href = (/** @type {string} */ to) => (REPORT ? "#" + to : BASE + to);
 
-function go(to) {
+function go(/** @type {string} */ to) {
   if (REPORT) { location.hash = to; return; }
   history.pushState(null, "", href(to));
   show();
@@ -64,7 +64,7 @@ function link(to, ...children) {
   } }, ...children);
 }
 
-async function inWorkflow(id) {
+async function inWorkflow(/** @type {number} */ id) {
   if (!known || known.id !== id) known = { id, name: (await get(`/workflows/${id}`)).name };
   if (watched !== id) {
     stopWatching();
@@ -86,7 +86,7 @@ async function inWorkflow(id) {
 }
 
 let lastFrame = 0;
-function contacted(ok) {
+function contacted(/** @type {any} */ ok) {
   if (ok) { lastFrame = Date.now(); lost.hidden = true; return; }
   lost.hidden = false;
   lastFrame ||= Date.now();
@@ -94,7 +94,7 @@ function contacted(ok) {
 }
 
 /** Opens the place again as soon as the server answers. */
-async function reopen(mine) {
+async function reopen(/** @type {any} */ mine) {
   while (mine === turn) {
     await new Promise((done) => setTimeout(done, 2000));
     if (mine === turn && await get("/ui_sessions/current").then(() => true, () => false)) return show();
@@ -135,7 +135,7 @@ async function show() {
     get focusFilter() { return focusFilter; },
     set focusFilter(focus) { focusFilter = focus; },
   };
-  put(main, h("p.loading", null, "Loading…"));
+  put(main, h("p.loading", "Loading…"));
   try {
     let title = "Workflows";
     let work;
@@ -166,7 +166,7 @@ async function show() {
     if (mine !== turn) return;
     const isLost = error instanceof Lost;
     drawNav();
-    put(main, problem(isLost ? { message: error.message, hint: "This place opens by itself as soon as it does." } : error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+    put(main, problem(isLost ? { message: error.message, hint: "This place opens by itself as soon as it does." } : error), h("p", h("button", { onclick: show }, "Try again")));
     if (isLost) reopen(mine);
   }
 }
@@ -184,27 +184,28 @@ function dress() {
   document.documentElement.dataset.theme = now;
   themeButton.textContent = { "": "◐ System", light: "☀ Light", dark: "☾ Dark" }[now] || "";
 }
-const themeButton = h("button.small", { type: "button", onclick: theme, "aria-label": "Theme" });
+const themeButton = h("button.small", { onclick: theme, "aria-label": "Theme" });
 
 async function begin() {
   dress();
-  const header = h("header", null, h("a.skip", { href: "#main", onclick: (/** @type {Event} */ e) => { e.preventDefault(); main.focus(); } }, "Skip to content"),
-    REPORT ? h("span.brand", null, "Torc") : h("span.brand", null, link("", "Torc")), crumb,
-    h("span.push.row", null, REPORT ? null : [h("button.small", { type: "button", onclick: () => palette(to) }, "Go to… ", h("kbd", null, "Ctrl K")), pauseButton, themeButton,
-      h("button.small", { type: "button", onclick: async () => { await del("/ui_sessions/current").catch(() => {}); forget(); location.reload(); } }, "Sign out")], h("button.small", { type: "button", onclick: help, "aria-label": "Keys" }, "?")));
+  const header = h("header", h("a.skip", { href: "#main", onclick: (/** @type {Event} */ e) => { e.preventDefault(); main.focus(); } }, "Skip to content"),
+    REPORT ? h("span.brand", "Torc") : h("span.brand", link("", "Torc")), crumb,
+    h("span.push.row", REPORT ? null : [h("button.small", { onclick: () => palette(to) }, "Go to… ", h("kbd", "Ctrl K")), pauseButton, themeButton,
+      h("button.small", { onclick: async () => { await del("/ui_sessions/current").catch(() => {}); forget(); location.reload(); } }, "Sign out")], h("button.small", { onclick: help, "aria-label": "Keys" }, "?")));
   const to = { go, workflow: () => (known ? known.id : null), focusFilter: () => focusFilter() };
   contact.add(contacted);
   let signedIn = false;
   /** @type {any} */ let why = null;
   try { signedIn = await signIn(); } catch (error) { why = error; }
   if (!signedIn) {
-    put(document.body, h("main.signin", null, h("h1", null, "Torc"), why ? problem(why) : h("p", null, "This page needs a link. In a terminal on the machine of the server, in the directory of your workflows, run"), h("pre", null, "torc ui"), h("p.quiet", null, "The link is good once. Other tabs of this browser share its session.")));
+    put(document.body, h("main.signin", h("h1", "Torc"), why ? problem(why) : h("p", "This page needs a link. In a terminal on the machine of the server, in the directory of your workflows, run"), h("pre", "torc ui"), h("p.quiet", "The link is good once. Other tabs of this browser share its session.")));
     return;
   }
   put(document.body, header, nav, lost, main, live);
   document.body.classList.toggle("readonly", !canAct());
   keys(to);
   addEventListener(REPORT ? "hashchange" : "popstate", show);
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   await show();
 }
 

@@ -6,8 +6,8 @@ import { s } from "./dom.js";
 export function spark(values, options) {
   const [w, height] = [240, 44];
   const top = Math.max(1, options.max || 0, ...values);
-  const x = (i) => (values.length < 2 ? 0 : (i / (values.length - 1)) * w);
-  const y = (v) => height - 2 - (v / top) * (height - 6);
+  const x = (/** @type {number} */ i) => (values.length < 2 ? 0 : (i / (values.length - 1)) * w);
+  const y = (/** @type {any} */ v) => height - 2 - (v / top) * (height - 6);
   const points = values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`);
   return s("svg.spark", { viewBox: `0 0 ${w} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": options.label, class: options.cls || "" },
     options.max ? s("line.limit", { x1: 0, x2: w, y1: y(options.max), y2: y(options.max) }) : null,
@@ -20,7 +20,7 @@ export function spark(values, options) {
 export function strip(values, limit, proposal, label) {
   const [w, height] = [260, 26];
   const top = Math.max(1e-9, limit || 0, ...values) * 1.04;
-  const x = (v) => 3 + (v / top) * (w - 6);
+  const x = (/** @type {any} */ v) => 3 + (v / top) * (w - 6);
   return s("svg.strip", { viewBox: `0 0 ${w} ${height}`, role: "img", "aria-label": label },
     s("line.axis", { x1: 0, x2: w, y1: height / 2, y2: height / 2 }),
     values.map((v, i) => s("circle.dot", { cx: x(v), cy: height / 2 + (((i * 7) % 11) - 5) * 0.9, r: 2.4 })),
@@ -30,6 +30,6 @@ export function strip(values, limit, proposal, label) {
 
 /** Colours of families: Okabe-Ito, then lighter and darker ones of the same. */
 const COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900", "#6a51a3", "#4d8f8b", "#8c5a2b"];
-export function color(nth) {
+export function color(/** @type {number} */ nth) {
   return COLORS[nth % COLORS.length];
 }

@@ -16,28 +16,28 @@ const AROUND = 2;
 
 /** @param {any} job @param {any} earlier @param {any} later @param {string} stream @param {() => void} back */
 export function compared(job, earlier, later, stream, back) {
-  const lines = h("div.loglines.wrap", { role: "log", "aria-label": "Comparison" }, h("p.empty", null, "loading both"));
-  const name = (a) => `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`;
-  const load = async (a) => (await get(`/jobs/${job.id}/logs`, { stream, run_id: a.run_id, attempt_id: a.attempt_id, offset: -BYTES, limit: BYTES })).text;
+  const lines = h("div.loglines.wrap", { role: "log", "aria-label": "Comparison" }, h("p.empty", "loading both"));
+  const name = (/** @type {any} */ a) => `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`;
+  const load = async (/** @type {any} */ a) => (await get(`/jobs/${job.id}/logs`, { stream, run_id: a.run_id, attempt_id: a.attempt_id, offset: -BYTES, limit: BYTES })).text;
   Promise.all([load(earlier), load(later)]).then(([a, b]) => {
     const all = folded(differences(split(a), split(b)));
     const isSame = all.every((one) => typeof one === "number" || one.sign === "=");
-    put(lines, isSame ? h("p.empty", null, all.length ? "They differ in nothing but numbers, times and paths." : "Both wrote nothing here.") : all.map(row));
+    put(lines, isSame ? h("p.empty", all.length ? "They differ in nothing but numbers, times and paths." : "Both wrote nothing here.") : all.map(row));
   }).catch((error) => put(lines, problem(error)));
   return h("section.log", { "aria-label": "Attempts compared" },
-    h("div.logbar", null, h("strong", null, `${stream}: ${name(earlier)} (−) against ${name(later)} (+)`), h("span.push", null, h("button.small", { type: "button", onclick: back }, "Back to the output"))),
+    h("div.logbar", h("strong", `${stream}: ${name(earlier)} (−) against ${name(later)} (+)`), h("span.push", h("button.small", { onclick: back }, "Back to the output"))),
     h("div.logbox", { tabindex: "0" }, lines));
 }
 
 /** @param {Line | number} one */
 function row(one) {
-  if (typeof one === "number") return h("div.line.quiet", null, `… ${num(one)} equal line${one === 1 ? "" : "s"}`);
+  if (typeof one === "number") return h("div.line.quiet", `… ${num(one)} equal line${one === 1 ? "" : "s"}`);
   const mark = one.sign === "=" ? " " : one.sign === "-" ? "−" : "+";
-  return h(`div.line${one.sign === "-" ? ".gone" : one.sign === "+" ? ".new" : ""}`, null, h("span.no", null, mark), h("span.text", null, ansi(one.text)));
+  return h(`div.line${one.sign === "-" ? ".gone" : one.sign === "+" ? ".new" : ""}`, null, h("span.no", mark), h("span.text", ansi(one.text)));
 }
 
-function split(text) {
-  return text.replace(/\n$/, "").split("\n").filter((_, __, all) => all.length > 1 || all[0] !== "").slice(-LINES);
+function split(/** @type {string} */ text) {
+  return text.replace(/\n$/, "").split("\n").filter((/** @type {any} */ _, /** @type {any} */ __, /** @type {any} */ all) => all.length > 1 || all[0] !== "").slice(-LINES);
 }
 
 /** A line without what differs from run to run anyway. @param {string} line */
@@ -54,7 +54,7 @@ function differences(a, b) {
   const [na, nb] = [a.length - before - after, b.length - before - after];
   // Cell (i, j): length of the longest common part of what follows.
   const table = new Uint16Array((na + 1) * (nb + 1));
-  const at = (i, j) => i * (nb + 1) + j;
+  const at = (/** @type {number} */ i, /** @type {any} */ j) => i * (nb + 1) + j;
   for (let i = na - 1; i >= 0; i--) {
     for (let j = nb - 1; j >= 0; j--) table[at(i, j)] = ka[before + i] === kb[before + j] ? table[at(i + 1, j + 1)] + 1 : Math.max(table[at(i + 1, j)], table[at(i, j + 1)]);
   }

@@ -5,30 +5,32 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** A node, a text, nothing, or a list of these. @typedef {any} Child */
 
-/** Makes an element: `h("button.primary", {onclick}, "Retry")`.
+/** Makes an element: `h("button.primary", { onclick }, "Retry")`; properties may be left out.
  * @param {string} tag name with classes
- * @param {Record<string, any> | null} [props]
  * @param {...Child} children
  * @returns {HTMLElement} */
-export function h(tag, props, ...children) {
+export function h(tag, ...children) {
   const [name, ...classes] = tag.split(".");
-  return /** @type {HTMLElement} */ (fill(document.createElement(name || "div"), classes, props, children));
+  const el = document.createElement(name || "div");
+  if (name === "button") el.setAttribute("type", "button");
+  return /** @type {HTMLElement} */ (fill(el, classes, children));
 }
 
 /** The same for SVG.
- * @param {string} tag @param {Record<string, any> | null} [props] @param {...Child} children
+ * @param {string} tag @param {...Child} children
  * @returns {SVGElement} */
-export function s(tag, props, ...children) {
+export function s(tag, ...children) {
   const [name, ...classes] = tag.split(".");
-  return /** @type {SVGElement} */ (fill(document.createElementNS(SVG, name), classes, props, children));
+  return /** @type {SVGElement} */ (fill(document.createElementNS(SVG, name), classes, children));
 }
 
-/** @param {Element} el @param {string[]} classes @param {Record<string, any> | null | undefined} props @param {Child[]} children */
-function fill(el, classes, props, children) {
+/** @param {Element} el @param {string[]} classes @param {Child[]} children */
+function fill(el, classes, children) {
   if (classes.length) el.classList.add(...classes);
-  for (const [key, value] of Object.entries(props || {})) {
+  const props = children[0] && Object.getPrototypeOf(children[0]) === Object.prototype ? children.shift() : {};
+  for (const [key, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+    if (key.startsWith("on")) el.addEventListener(key.slice(2), /** @type {any} */ (value));
     else if (key === "style") for (const [k, v] of Object.entries(value)) /** @type {any} */ (el).style.setProperty(k, v);
     else if (key === "class") el.classList.add(...String(value).split(" ").filter(Boolean));
     else if (key === "value" || key === "checked") /** @type {any} */ (el)[key] = value;
@@ -36,6 +38,11 @@ function fill(el, classes, props, children) {
   }
   add(el, children);
   return el;
+}
+
+/** A small button. @param {Child} text @param {(e: any) => any} onclick @param {Record<string, any>} [more] @returns {HTMLElement} */
+export function button(text, onclick, more) {
+  return h("button.small", { onclick, ...more }, text);
 }
 
 /** @param {Node} el @param {Child[]} children */
@@ -69,8 +76,8 @@ export async function copy(text, button) {
 
 /** A line of code with a copy button. @param {string} text */
 export function command(text) {
-  const button = h("button.small", { type: "button", onclick: () => copy(text, button) }, "Copy");
-  return h("div.command", null, h("code", null, text), button);
+  const button = h("button.small", { onclick: () => copy(text, button) }, "Copy");
+  return h("div.command", h("code", text), button);
 }
 
 /** Hands a text to the user as a file. @param {string} name @param {BlobPart} content @param {string} type */

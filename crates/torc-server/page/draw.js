@@ -39,7 +39,7 @@ export function behind(view) {
   /** @type {Map<number, number[]>} */ const next = new Map();
   for (const e of view.edges) next.set(e.from, [...(next.get(e.from) || []), e.to]);
   const found = new Set();
-  const open = view.nodes.filter((node) => BAD.some((status) => node.counts[status])).map((node) => node.id);
+  const open = view.nodes.filter((/** @type {any} */ node) => BAD.some((status) => node.counts[status])).map((/** @type {any} */ node) => node.id);
   while (open.length) for (const to of next.get(open.pop()) || []) if (!found.has(to)) { found.add(to); open.push(to); }
   return found;
 }
@@ -47,14 +47,14 @@ export function behind(view) {
 /** @param {any} view @param {Spots} where @param {Marks} marks */
 export function picture(view, where, marks) {
   return s("svg.graphsvg", { viewBox: `0 0 ${where.width} ${where.height}` },
-    view.edges.map((e) => edge(where.at.get(e.from), where.at.get(e.to), e, marks.path.has(e.from) && marks.path.has(e.to))),
-    view.nodes.map((node) => nodeBox(node, where.at.get(node.id), marks)));
+    view.edges.map((/** @type {any} */ e) => edge(where.at.get(e.from), where.at.get(e.to), e, marks.path.has(e.from) && marks.path.has(e.to))),
+    view.nodes.map((/** @type {any} */ node) => nodeBox(node, where.at.get(node.id), marks)));
 }
 
-function edge(a, b, e, isPath) {
+function edge(/** @type {any} */ a, /** @type {any} */ b, /** @type {any} */ e, /** @type {any} */ isPath) {
   const [x1, y1, x2, y2] = [a.x + W / 2, a.y + H, b.x + W / 2, b.y];
   const bend = Math.max(20, (y2 - y1) / 2);
-  return s("g.edge", { class: isPath ? "critical" : "" }, s("path", { d: `M${x1},${y1} C${x1},${y1 + bend} ${x2},${y2 - bend} ${x2},${y2}` }), s("path.arrow", { d: `M${x2 - 4},${y2 - 7} L${x2},${y2} L${x2 + 4},${y2 - 7}` }),
+  return s("g.edges", { class: isPath ? "critical" : "" }, s("path", { d: `M${x1},${y1} C${x1},${y1 + bend} ${x2},${y2 - bend} ${x2},${y2}` }), s("path.arrow", { d: `M${x2 - 4},${y2 - 7} L${x2},${y2} L${x2 + 4},${y2 - 7}` }),
     e.count > 1 ? s("text", { x: (x1 + x2) / 2 + 6, y: (y1 + y2) / 2 + 4 }, e.kind) : null);
 }
 
@@ -68,17 +68,17 @@ export function nodeBox(node, at, marks) {
   const name = node.name.length > room ? node.name.slice(0, room - 1) + "…" : node.name;
   const said = `${node.name}: ${parts.map((p) => `${num(node.counts[p])} ${word(p)}`).join(", ")}${node.seconds ? `, median ${node.seconds}` : ""}`;
   return s("g.node", { tabindex: "0", role: "link", "data-id": node.id, "aria-label": said, class: `${failed ? "failed" : ""} ${marks.blocked.has(node.id) ? "blocked" : ""} ${marks.path.has(node.id) ? "critical" : ""}` },
-    s("title", null, said), s("rect.frame", { x: at.x, y: at.y, width: W, height: H, rx: 7 }),
+    s("title", said), s("rect.frame", { x: at.x, y: at.y, width: W, height: H, rx: 7 }),
     s("text.name", { x: at.x + 10, y: at.y + 20 }, name),
     total ? s("text.total", { x: at.x + W - 10, y: at.y + 20, "text-anchor": "end" }, total) : null,
     node.seconds ? s("text.total.time", { x: at.x + W - 10, y: at.y + 41, "text-anchor": "end" }, node.seconds) : null,
-    parts.map((status) => { const w = Math.max(2, (node.counts[status] / node.total) * (W - (node.seconds ? 66 : 20))); const part = s("rect", { class: "svg-" + status, x, y: at.y + 33, width: w, height: 8 }); x += w; return part; }));
+    parts.map((status) => { const w = Math.max(2, (node.counts[status] / node.total) * (W - (node.seconds ? 66 : 20))); const part = s("rect", { class: "svg s-" + status, x, y: at.y + 33, width: w, height: 8 }); x += w; return part; }));
 }
 
 /** Colours of the theme. */
 export function inks() {
   const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue("--" + name).trim();
+  return (/** @type {any} */ name) => style.getPropertyValue("--" + name).trim();
 }
 
 /** A canvas of so many pixels, empty. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */

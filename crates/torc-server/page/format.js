@@ -9,6 +9,7 @@ const SIGNS = { uninitialized: "·", blocked: "⋯", ready: "○", pending: "◔
 export const BAR_ORDER = ["completed", "disabled", "running", "pending", "ready", "blocked", "uninitialized", "canceled", "terminated", "pending_failed", "failed"];
 export const BAD = ["failed", "terminated", "pending_failed"];
 
+/** @param {string} status */
 export function word(status) {
   return status === "pending_failed" ? "needs a verdict" : status === "pending" ? "starting" : status;
 }
@@ -18,10 +19,12 @@ export function badge(status) {
   return h("span.badge", { class: "st-" + status }, h("span.sign", { "aria-hidden": "true" }, /** @type {any} */ (SIGNS)[status] || "·"), word(status));
 }
 
+/** @param {number} n */
 export function num(n) {
   return Math.round(n).toLocaleString("en-US");
 }
 
+/** @param {number} n @param {string} noun */
 export function count(n, noun) {
   return `${num(n)} ${n === 1 ? noun : noun.endsWith("y") ? noun.slice(0, -1) + "ies" : noun + "s"}`;
 }
@@ -56,6 +59,7 @@ export function clock(ms) {
   return d.toDateString() === today.toDateString() ? time : `${d.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
 }
 
+/** @param {number} ms */
 export function ago(ms) {
   const seconds = (Date.now() - ms) / 1000;
   return seconds < 5 ? "now" : `${dur(seconds)} ago`;
@@ -66,7 +70,7 @@ export function bar(counts, total, label) {
   const parts = BAR_ORDER.filter((status) => counts[status]);
   const said = parts.map((status) => `${num(counts[status])} ${word(status)}`).join(", ");
   return h("div.bar", { role: "img", "aria-label": label || said || "no jobs", title: said },
-    parts.map((status) => h("span", { class: "fill-" + status, style: { "flex-grow": String(Math.max(counts[status] / total, 0.004)) } })));
+    parts.map((status) => h("span", { class: "fill s-" + status, style: { "flex-grow": String(Math.max(counts[status] / total, 0.004)) } })));
 }
 
 /** The kinds of failures in plain words. @param {string} kind */
@@ -75,6 +79,9 @@ export function kindTitle(kind) {
   const text = /** @type {any} */ (titles)[kind] || kind.replaceAll("_", " ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
+
+/** What keeps a workflow from ending earlier. @type {Record<string, string>} */
+export const LIMITS = { critical_path: "the longest chain of jobs", cpus: "CPUs", memory: "memory", gpus: "GPUs", queue: "Slurm's queue" };
 
 /** Counts by status out of a frame's numbers. @param {number[]} numbers */
 export function byStatus(numbers) {

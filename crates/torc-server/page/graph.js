@@ -2,7 +2,7 @@
 // @ts-check
 import { problem } from "./act.js";
 import { get, Lost, REPORT } from "./api.js";
-import { download, h, put } from "./dom.js";
+import { button, download, h, put, toast } from "./dom.js";
 import { behind, nodeBox, CELL, H, paint, paintCells, picture, spots, W } from "./draw.js";
 import { badge, byStatus, count, dur, num, STATUSES, word } from "./format.js";
 
@@ -19,14 +19,16 @@ const PATTERN = "^(.*)_\\d+$";
 export async function graph(place) {
   const id = place.workflow;
   const { params } = place;
-  const [focus, open] = [params.get("focus"), params.get("open")];
+  const [focus, open, until] = [params.get("focus"), params.get("open"), params.get("to")];
   let group = params.get("group") || "family";
   const pattern = params.get("pattern") || PATTERN;
-  const which = focus ? { focus, hops: params.get("hops") || 2 } : open ? { open, offset: params.get("offset") } : group === "family" ? {} : { group, pattern: group === "pattern" ? pattern : null };
+  const which = focus ? { focus, to: until, hops: params.get("hops") || 2 } : open ? { open, offset: params.get("offset") } : group === "family" ? {} : { group, pattern: group === "pattern" ? pattern : null };
   const bar = controls();
-  const [title, says, tools, wrap, rest] = [h("h1", null, focus ? "Around one job" : "Graph"), h("span.quiet", { role: "status" }), h("span.push.row"), h("div.graphwrap", null, h("p.loading", null, "Laying it out…")), h("div")];
-  put(place.main, h("div.row", null, title, says, bar, tools), wrap, rest);
-  let view, path, used;
+  const [title, says, tools, wrap, rest] = [h("h1", until ? "Between two jobs" : focus ? "Around one job" : "Graph"), h("span.quiet", { role: "status" }), h("span.push.row"), h("div.graphwrap", h("p.loading", "Laying it out…")), h("div")];
+  put(place.main, h("div.row", title, says, bar, tools), wrap, rest);
+  /** @type {any} */ let view;
+  /** @type {any} */ let path;
+  /** @type {any} */ let used;
   try {
     [view, path, used] = await Promise.all([get(`/workflows/${id}/graph`, which), get(`/workflows/${id}/critical_path`).catch(() => ({})), get(`/workflows/${id}/resources`).catch(() => ({ items: [] }))]);
     if (view.group === "family" && view.nodes.length > MANY && !params.has("group") && !REPORT) {
@@ -42,18 +44,19 @@ export async function graph(place) {
   if (view.cells && view.cells.length) { cells(view, Number(open)); return; }
 
   const byFamily = view.group === "family";
-  const times = new Map(used.items.map((row) => [row.number, dur(row.seconds_median)]));
+  const times = new Map(used.items.map((/** @type {any} */ row) => [row.number, dur(row.seconds_median)]));
   if (byFamily) for (const one of view.nodes) one.seconds = times.get(one.id);
-  const marks = { path: new Set((path.jobs || []).map((one) => (byFamily ? one.family : view.group === "job" ? one.job_id : null))), blocked: behind(view) };
+  const marks = { path: new Set((path.jobs || []).map((/** @type {any} */ one) => (byFamily ? one.family : view.group === "job" ? one.job_id : null))), blocked: behind(view) };
+  if (until) marks.path = new Set(view.edges.length ? view.nodes.map((/** @type {any} */ one) => one.id) : []);
   const where = spots(view);
   const isLarge = view.nodes.length > DRAWN;
   const noun = view.group === "job" ? "job" : view.group === "family" ? "family" : "group";
-  put(says, `${count(view.nodes.length, noun)}${view.left_out ? `, ${num(view.left_out)} more left out` : ""}`);
+  put(says, until && !view.edges.length ? "neither waits for the other" : `${count(view.nodes.length, noun)}${view.left_out ? `, ${num(view.left_out)} more left out` : ""}`);
 
   // Either an SVG that scrolls, or a canvas that stays in place before an empty space that scrolls.
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas.stay"));
   const svg = isLarge ? null : picture(view, where, marks);
-  const shown = svg || h("div.graphspace", null, canvas);
+  const shown = svg || h("div.graphspace", canvas);
   const box = h("div.graph", { tabindex: "0", role: "group", "aria-label": "Graph; the table below says the same" }, shown);
   const map = /** @type {HTMLCanvasElement} */ (h("canvas.minimap", { "aria-hidden": "true" }));
   put(wrap, box, map);
@@ -140,18 +143,18 @@ export async function graph(place) {
     }
   });
 
-  const target = (one) => (one.where && byFamily && !REPORT ? `w/${id}/graph?open=${one.id}` : one.where ? `w/${id}/jobs?where=${encodeURIComponent(one.where)}` : `j/${one.id}`);
+  const target = (/** @type {any} */ one) => (one.where && byFamily && !REPORT ? `w/${id}/graph?open=${one.id}` : one.where ? `w/${id}/jobs?where=${encodeURIComponent(one.where)}` : `j/${one.id}`);
   /** @param {string | null | undefined} name */
   function to(name) {
-    const found = name && view.nodes.find((one) => String(one.id) === name);
+    const found = name && view.nodes.find((/** @type {any} */ one) => String(one.id) === name);
     if (found) place.go(target(found));
   }
 
-  const button = (text, label, /** @type {() => void} */ run) => h("button.small", { type: "button", "aria-label": label, title: label, onclick: run }, text);
-  put(tools, button("−", "Zoom out", () => zoom(0.8)), button("+", "Zoom in", () => zoom(1.25)), button("Fit", "Show all", fit),
-    svg ? button("SVG", "Save as SVG", () => download(`graph_wf${id}.svg`, asSvg(svg), "image/svg+xml")) : null,
-    button("DOT", "Save for Graphviz", () => download(`graph_wf${id}.dot`, dot(view), "text/vnd.graphviz")), button("Mermaid", "Save for Mermaid", () => download(`graph_wf${id}.mmd`, mermaid(view), "text/plain")));
-  put(rest, h("p.legend", null, h("span", null, h("span.key.k-failed"), "failed"), marks.blocked.size ? h("span", null, h("span.key.k-blocked"), "waits behind a failure") : null, marks.path.size ? h("span", null, h("span.key.k-path"), "critical path") : null, h("span.quiet", null, byFamily && !REPORT ? "A family opens into its jobs." : "")), asTable());
+  const tool = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ run) => button(text, run, { "aria-label": label, title: label });
+  put(tools, tool("−", "Zoom out", () => zoom(0.8)), tool("+", "Zoom in", () => zoom(1.25)), tool("Fit", "Show all", fit),
+    svg ? tool("SVG", "Save as SVG", () => download(`graph_wf${id}.svg`, asSvg(svg), "image/svg+xml")) : null,
+    tool("DOT", "Save for Graphviz", () => download(`graph_wf${id}.dot`, dot(view), "text/vnd.graphviz")), tool("Mermaid", "Save for Mermaid", () => download(`graph_wf${id}.mmd`, mermaid(view), "text/plain")));
+  put(rest, h("p.legend", h("span", h("span.key.k-failed"), "failed"), marks.blocked.size ? h("span", h("span.key.k-blocked"), "waits behind a failure") : null, marks.path.size ? h("span", h("span.key.k-path"), until ? "on a way between them" : "critical path") : null, h("span.quiet", byFamily && !REPORT ? "A family opens into its jobs." : "")), asTable());
   zoom(1);
   fit();
   if (scale < 0.3) zoom(0.3 / scale);
@@ -161,13 +164,22 @@ export async function graph(place) {
   function controls() {
     if (REPORT) return null;
     const home = `w/${id}/graph`;
-    if (focus || open) return place.link(home, "All families");
+    if (focus) {
+      const wanted = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "ways to another job", "aria-label": "Ways to the job of this name", spellcheck: "false", onchange: async () => {
+        const found = (await get("/jobs", { workflow_id: id, search: wanted.value.trim(), limit: 50 })).items;
+        const other = found.find((/** @type {any} */ job) => job.name === wanted.value.trim()) || found[0];
+        if (other) place.go(`${home}?focus=${focus}&to=${other.id}`);
+        else toast(`No job is called ${wanted.value}`, true);
+      } }));
+      return h("span.row", wanted, until ? place.link(`${home}?focus=${focus}`, "around it") : null, place.link(home, "All families"));
+    }
+    if (open) return place.link(home, "All families");
     const input = /** @type {HTMLInputElement} */ (h("input", { type: "text", value: pattern, "aria-label": "Pattern with one capture", hidden: group !== "pattern", spellcheck: "false", onchange: () => place.go(`${home}?group=pattern&pattern=${encodeURIComponent(input.value)}`) }));
-    return h("span.row", null, h("select", { "aria-label": "A node is", onchange: (/** @type {Event} */ e) => place.go(`${home}?group=${/** @type {HTMLSelectElement} */ (e.target).value}`) },
+    return h("span.row", h("select", { "aria-label": "A node is", onchange: (/** @type {Event} */ e) => place.go(`${home}?group=${/** @type {HTMLSelectElement} */ (e.target).value}`) },
       GROUPS.map(([value, text]) => h("option", { value, selected: value === group }, text))), input);
   }
 
-  async function familyName(number) {
+  async function familyName(/** @type {number} */ number) {
     return (await get(`/workflows/${id}/families`)).families[number]?.name || "Graph";
   }
 
@@ -179,14 +191,14 @@ export async function graph(place) {
     const name = title.textContent || "";
     const field = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img", "aria-label": `The jobs of ${name} by status; the list says the same` }));
     const under = h("p.quiet", { "aria-live": "polite" }, "Each cell is a job. Arrow keys move, Enter opens it.");
-    const page = (from, text) => place.link(`w/${id}/graph?open=${number}&offset=${from}`, text);
+    const page = (/** @type {number} */ from, /** @type {string} */ text) => place.link(`w/${id}/graph?open=${number}&offset=${from}`, text);
     put(says, `${num(offset + 1)} to ${num(offset + all.length)} of ${count(total, "job")}`);
     put(tools, offset ? page(Math.max(0, offset - 2000), "← before") : null, offset + all.length < total ? page(offset + all.length, "next →") : null, place.link(`w/${id}/jobs?where=${encodeURIComponent(`family:${name}`)}`, "As a list"));
-    put(wrap, h("div.cellbox", null, field));
-    put(rest, h("p.legend", null, [...new Set(all.map((/** @type {[number, number]} */ cell) => cell[1]))].map((code) => h("span", null, h("span.key", { class: "fill-" + STATUSES[/** @type {number} */ (code)] }), word(STATUSES[/** @type {number} */ (code)])))), under);
+    put(wrap, h("div.cellbox", field));
+    put(rest, h("p.legend", [...new Set(all.map((/** @type {[number, number]} */ cell) => cell[1]))].map((code) => h("span", h("span.key", { class: "fill s-" + STATUSES[/** @type {number} */ (code)] }), word(STATUSES[/** @type {number} */ (code)])))), under);
     let current = -1, columns = 1;
     const paintAll = () => { columns = paintCells(field, all, wrap.clientWidth - 20, current); };
-    const choose = async (i) => {
+    const choose = async (/** @type {number} */ i) => {
       if (i < 0 || i >= all.length || i === current) return;
       current = i;
       paintAll();
@@ -209,16 +221,16 @@ export async function graph(place) {
 
   function asTable() {
     const nodes = view.nodes.slice(0, 100);
-    const byId = new Map(view.nodes.map((one) => [one.id, one]));
+    const byId = new Map(view.nodes.map((/** @type {any} */ one) => [one.id, one]));
     const list = (/** @type {any[]} */ ids) => ids.length ? [ids.slice(0, 6).map((one, i) => [i ? ", " : "", place.link(target(byId.get(one)), byId.get(one).name)]), ids.length > 6 ? ` and ${num(ids.length - 6)} more` : null] : "–";
-    const details = /** @type {HTMLDetailsElement} */ (h("details", { ontoggle: () => { if (details.open) put(body, nodes.map(row)); } }, h("summary", null, "As a table"), h("div.scroll", null, h("table.grid", null,
-      h("thead", null, h("tr", null, ["Name", "Jobs", "Depends on", "Needed by"].map((t) => h("th", { scope: "col" }, t)))))), view.nodes.length > nodes.length ? h("p.quiet", null, `and ${num(view.nodes.length - nodes.length)} more`) : null));
+    const details = /** @type {HTMLDetailsElement} */ (h("details", { ontoggle: () => { if (details.open) put(body, nodes.map(row)); } }, h("summary", "As a table"), h("div.scroll", h("table.grid", null,
+      h("thead", h("tr", ["Name", "Jobs", "Depends on", "Needed by"].map((t) => h("th", { scope: "col" }, t)))))), view.nodes.length > nodes.length ? h("p.quiet", `and ${num(view.nodes.length - nodes.length)} more`) : null));
     const body = h("tbody");
     details.querySelector("table")?.appendChild(body);
-    const row = (one) => h("tr", null,
-      h("th", { scope: "row" }, place.link(target(one), one.name)), h("td", null, one.where ? count(one.total, "job") : badge(Object.keys(one.counts)[0])),
-      h("td", null, list(view.edges.filter((e) => e.to === one.id).map((e) => e.from))),
-      h("td", null, list(view.edges.filter((e) => e.from === one.id).map((e) => e.to))));
+    const row = (/** @type {any} */ one) => h("tr", null,
+      h("th", { scope: "row" }, place.link(target(one), one.name)), h("td", one.where ? count(one.total, "job") : badge(Object.keys(one.counts)[0])),
+      h("td", list(view.edges.filter((/** @type {any} */ e) => e.to === one.id).map((/** @type {any} */ e) => e.from))),
+      h("td", list(view.edges.filter((/** @type {any} */ e) => e.from === one.id).map((/** @type {any} */ e) => e.to))));
     return details;
   }
 }
@@ -236,10 +248,10 @@ function asSvg(svg) {
 
 const quoted = JSON.stringify;
 
-function dot(view) {
-  return `digraph workflow {\n  node [shape=box];\n${view.nodes.map((n) => `  n${n.id} [label=${quoted(`${n.name} (${n.total})`)}];`).join("\n")}\n${view.edges.map((e) => `  n${e.from} -> n${e.to} [label=${quoted(e.kind)}];`).join("\n")}\n}\n`;
+function dot(/** @type {any} */ view) {
+  return `digraph workflow {\n  node [shape=box];\n${view.nodes.map((/** @type {any} */ n) => `  n${n.id} [label=${quoted(`${n.name} (${n.total})`)}];`).join("\n")}\n${view.edges.map((/** @type {any} */ e) => `  n${e.from} -> n${e.to} [label=${quoted(e.kind)}];`).join("\n")}\n}\n`;
 }
 
-function mermaid(view) {
-  return `flowchart TD\n${view.nodes.map((n) => `  n${n.id}[${quoted(n.name)}]`).join("\n")}\n${view.edges.map((e) => `  n${e.from} --> n${e.to}`).join("\n")}\n`;
+function mermaid(/** @type {any} */ view) {
+  return `flowchart TD\n${view.nodes.map((/** @type {any} */ n) => `  n${n.id}[${quoted(n.name)}]`).join("\n")}\n${view.edges.map((/** @type {any} */ e) => `  n${e.from} --> n${e.to}`).join("\n")}\n`;
 }

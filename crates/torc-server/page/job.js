@@ -6,6 +6,7 @@ import { compared } from "./compare.js";
 import { command, h, put } from "./dom.js";
 import { badge, bytes, clock, dur, kindTitle, num } from "./format.js";
 import { log } from "./log.js";
+import { grid } from "./nodes.js";
 
 /** @typedef {import("./app.js").Place} Place */
 
@@ -16,34 +17,38 @@ export async function job(place) {
   const one = why.job;
   await place.inWorkflow(one.workflow_id);
   const attempts = (await get(`/jobs/${id}/attempts`, { limit: 100 })).items;
-  const begun = attempts.filter((attempt) => attempt.started_ms);
+  const begun = attempts.filter((/** @type {any} */ attempt) => attempt.started_ms);
   const asked = Number(place.params.get("attempt"));
-  const shown = begun.find((a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
+  const shown = begun.find((/** @type {any} */ a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
   const before = begun[begun.indexOf(shown) - 1];
   const isCompared = before && place.params.has("compare") && !REPORT;
   const isFailed = shown && shown.cause;
   const stream = place.params.get("stream") || (isFailed ? "stderr" : "stdout");
   const at = place.params.has("at") ? Number(place.params.get("at")) : null;
-  const address = (a, name) => `j/${id}?run=${a.run_id}&attempt=${a.attempt_id}&stream=${name}`;
+  const address = (/** @type {any} */ a, /** @type {any} */ name) => `j/${id}?run=${a.run_id}&attempt=${a.attempt_id}&stream=${name}`;
   const reload = () => place.go(`j/${id}`);
 
   const actions = canAct() ? ["recover", "retry", "cancel", one.held ? "release" : "hold", "memory", "runtime"].filter((action) => fits(action, one.status)) : [];
+  const around = h("div.place");
   put(place.main,
-    h("div.row", null, h("h1", null, one.name), badge(one.status), one.held ? h("span.quiet", null, "held") : null,
-      h("span.push.row", null, actions.map((action, i) => h("button.small", { type: "button", "data-key": i ? null : "r", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action, 1))))),
-    h("div.two.wide-left", null, card(place, why), facts(place, one, shown)),
-    attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((a, i) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(a === shown), "data-key": { "-1": "[", 1: "]" }[i - begun.indexOf(shown)], onclick: () => place.go(address(a, stream)) },
-      `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`, h("span.quiet", null, ` ${a.cause || a.state} ${dur(a.exec_seconds)}`)))) : null,
-    before && !REPORT && !isCompared ? h("div.row", null, h("button.small", { type: "button", onclick: () => place.go(`${address(shown, stream)}&compare=1`) }, `Compare with attempt ${before.attempt_id}`)) : null,
+    h("div.row", h("h1", one.name), badge(one.status), one.held ? h("span.quiet", "held") : null,
+      h("span.push.row", actions.map((action, i) => h("button.small", { "data-key": i ? null : "r", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action, 1))))),
+    h("div.two.wide-left", card(place, why), facts(place, one, shown)),
+    attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((/** @type {any} */ a, /** @type {number} */ i) => h("button.tab", { role: "tab", "aria-selected": String(a === shown), "data-key": { "-1": "[", 1: "]" }[i - begun.indexOf(shown)], onclick: () => place.go(address(a, stream)) },
+      `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`, h("span.quiet", ` ${a.cause || a.state} ${dur(a.exec_seconds)}`)))) : null,
+    before && !REPORT && !isCompared ? h("div.row", h("button.small", { onclick: () => place.go(`${address(shown, stream)}&compare=1`) }, `Compare with attempt ${before.attempt_id}`)) : null,
     isCompared ? compared(one, before, shown, stream, () => place.go(address(shown, stream))) : shown ? log(place, one, {
       run_id: shown.run_id, attempt_id: shown.attempt_id, stream, at,
       running: !shown.ended_ms && !REPORT, hasScript: !!shown.recovery, to: (name) => place.go(address(shown, name)),
-    }) : h("p.empty", null, "It has not started, so there is no output yet."),
-    await neighbours(place, one),
-    h("details", null, h("summary", null, "Command"), h("pre", null, one.command || "(steps)")));
+    }) : h("p.empty", "It has not started, so there is no output yet."),
+    shown && shown.steps && shown.steps.rows.length ? h("section", h("h2", "Steps"), grid(["Step", "Kind", "Try", "Outcome", "Time"], shown.steps.rows.map(stepRow))) : null,
+    around,
+    h("details", h("summary", "Command"), h("pre", one.command || "(steps)")));
+  // The log does not wait for them.
+  put(around, ...await Promise.all([neighbours(place, one), files(one)]));
 }
 
-function fits(action, status) {
+function fits(/** @type {string} */ action, /** @type {string} */ status) {
   const bad = ["failed", "terminated", "pending_failed"].includes(status);
   const isFinal = ["completed", "failed", "canceled", "terminated", "disabled"].includes(status);
   if (action === "retry") return bad && status !== "pending_failed";
@@ -57,15 +62,15 @@ function card(place, why) {
   const found = why.diagnosis;
   const attempt = why.attempt;
   return h("section.card", { "aria-label": "Why", tabindex: "-1", "data-key": "w" },
-    h("p.big.say", null, why.summary),
-    found && found.summary && !why.summary.includes(found.summary) ? h("p.say", null, found.summary) : null,
-    found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% confidence`) : null,
+    h("p.big.say", why.summary),
+    found && found.summary && !why.summary.includes(found.summary) ? h("p.say", found.summary) : null,
+    found ? h("p.quiet", `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% confidence`) : null,
     found ? evidence(place, found.proof, why.job.id, attempt) : null,
-    why.remedy ? h("p", null, `Recovery: ${why.remedy.reason}`) : null,
+    why.remedy ? h("p", `Recovery: ${why.remedy.reason}`) : null,
     why.remedy ? outlook(why.remedy) : null,
-    why.details.length ? h("ul", null, why.details.map((line) => h("li", null, line))) : null,
-    why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
-    why.hints.map((hint) => h("p.quiet", null, hint)));
+    why.details.length ? h("ul", why.details.map((/** @type {number} */ line) => h("li", line))) : null,
+    why.adjustments && why.adjustments.length ? h("ul", why.adjustments.map((/** @type {any} */ a) => h("li.quiet", `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
+    why.hints.map((/** @type {any} */ hint) => h("p.quiet", hint)));
 }
 
 /** The chance of the next attempt, and how earlier retries of such a failure ended. @param {any} decision */
@@ -75,14 +80,14 @@ export function outlook(decision) {
   const tried = [["as it was", record.again], ["with more memory", record.more_memory], ["with more time", record.more_time], ["near ones", record.near], ["long ago", record.older]];
   const before = tried.filter(([, counts]) => counts && counts.tries).map(([how, counts]) => `${how} ${num(counts.succeeded)} of ${num(counts.tries)}`);
   return h("div.outlook", null,
-    chance > 0 ? h("p", null, h("meter", { min: "0", max: "1", value: String(chance), "aria-label": "Chance that the next attempt succeeds" }), ` ${Math.round(chance * 100)}% chance that the next attempt succeeds`) : null,
-    h("p.quiet", null, before.length ? `Tried again before, succeeded: ${before.join(", ")}` : "Such a failure was not tried again before."));
+    chance > 0 ? h("p", h("meter", { min: "0", max: "1", value: String(chance), "aria-label": "Chance that the next attempt succeeds" }), ` ${Math.round(chance * 100)}% chance that the next attempt succeeds`) : null,
+    h("p.quiet", before.length ? `Tried again before, succeeded: ${before.join(", ")}` : "Such a failure was not tried again before."));
 }
 
 /** What decided, strongest first; text opens the log at its bytes. @param {Place} place @param {any[]} proof @param {number} id @param {any} attempt */
 export function evidence(place, proof, id, attempt) {
-  return h("ul.evidence", null, proof.slice(0, 5).map((one) => h("li", null, h("span.source", null, one.source),
-    attempt && (one.start !== undefined || one.stdout) ? place.link(`j/${id}?run=${attempt.run_id}&attempt=${attempt.attempt_id}&stream=${one.stdout ? "stdout" : "stderr"}&at=${one.stdout ? one.stdout.start : one.start}`, h("code", null, one.text)) : one.text)));
+  return h("ul.evidence", proof.slice(0, 5).map((one) => h("li", h("span.source", one.source),
+    attempt && (one.start !== undefined || one.stdout) ? place.link(`j/${id}?run=${attempt.run_id}&attempt=${attempt.attempt_id}&stream=${one.stdout ? "stdout" : "stderr"}&at=${one.stdout ? one.stdout.start : one.start}`, h("code", one.text)) : one.text)));
 }
 
 /** @param {Place} place @param {any} one @param {any} a */
@@ -99,7 +104,23 @@ function facts(place, one, a) {
       ["CPU time", dur(a.cpu_seconds)], ["Peak memory", `${bytes(a.peak_memory_bytes)}${a.memory_bytes ? ` of ${bytes(a.memory_bytes)}` : ""}`],
       ["Node", a.hostname || "–"], ["Exit", a.signal ? `signal ${a.signal}` : String(a.return_code ?? "–")]);
   }
-  return h("dl.facts", null, rows.map(([key, value]) => [h("dt", null, key), h("dd", null, value)]));
+  return h("dl.facts", rows.map(([key, value]) => [h("dt", key), h("dd", value)]));
+}
+
+/** One try of a step. @param {any} row */
+function stepRow(row) {
+  const error = row.error_kind ? `${row.error_kind}${row.exit_code === undefined ? "" : ` ${row.exit_code}`}${row.error ? `: ${row.error.split("\n").pop().slice(0, 160)}` : ""}` : "";
+  return ["\u2003".repeat(row.path.split(".").length - 1) + (row.name || row.path), row.kind, num(row["try"]), [row.error_kind ? "✕ " : "✓ ", row.outcome.replaceAll("_", " "), error && row.error_kind ? h("span.quiet", ` ${error}`) : null], dur((row.ended_ms - row.started_ms) / 1000)];
+}
+
+/** What it reads and writes. @param {any} one */
+async function files(one) {
+  if (REPORT) return null;
+  const of = async (/** @type {string} */ how) => (await get("/files", { workflow_id: one.workflow_id, [how]: one.id, limit: 50 }).catch(() => ({ items: [] }))).items;
+  const [reads, writes] = await Promise.all([of("needed_by_job_id"), of("produced_by_job_id")]);
+  if (!reads.length && !writes.length) return null;
+  const row = (/** @type {string} */ how) => (/** @type {any} */ f) => [how, f.name, f.path, f.mtime_ms ? clock(f.mtime_ms) : "not seen yet"];
+  return h("section", h("h2", "Files"), grid(["", "Name", "Path", "Changed"], [...reads.map(row("reads")), ...writes.map(row("writes"))]));
 }
 
 /** @param {Place} place @param {any} one */
@@ -107,10 +128,10 @@ async function neighbours(place, one) {
   if (REPORT) return null;
   const graph = await get(`/workflows/${one.workflow_id}/graph`, { focus: one.id, hops: 1 }).catch(() => null);
   if (!graph) return null;
-  const names = new Map(graph.nodes.map((node) => [node.id, node]));
-  const list = (title, /** @type {number[]} */ ids) => ids.length ? h("div", null, h("h3", null, `${title} (${num(ids.length)})`), h("ul.plainlist", null, ids.slice(0, 12).map((id) => h("li", null, badge(Object.keys(names.get(id).counts)[0]), " ", place.link(`j/${id}`, names.get(id).name))), ids.length > 12 ? h("li.quiet", null, `and ${num(ids.length - 12)} more`) : null)) : null;
-  const before = graph.edges.filter((e) => e.to === one.id).map((e) => e.from);
-  const behind = graph.edges.filter((e) => e.from === one.id).map((e) => e.to);
+  const names = new Map(graph.nodes.map((/** @type {any} */ node) => [node.id, node]));
+  const list = (/** @type {string} */ title, /** @type {number[]} */ ids) => ids.length ? h("div", h("h3", `${title} (${num(ids.length)})`), h("ul.plainlist", ids.slice(0, 12).map((id) => h("li", badge(Object.keys(names.get(id).counts)[0]), " ", place.link(`j/${id}`, names.get(id).name))), ids.length > 12 ? h("li.quiet", `and ${num(ids.length - 12)} more`) : null)) : null;
+  const before = graph.edges.filter((/** @type {any} */ e) => e.to === one.id).map((/** @type {any} */ e) => e.from);
+  const behind = graph.edges.filter((/** @type {any} */ e) => e.from === one.id).map((/** @type {any} */ e) => e.to);
   if (!before.length && !behind.length) return null;
-  return h("section", null, h("div.row", null, h("h2", null, "Neighbours"), place.link(`w/${one.workflow_id}/graph?focus=${one.id}`, "in the graph")), h("div.two", null, list("Depends on", before), list("Needed by", behind)), h("details", null, h("summary", null, "The same in a terminal"), command(`torc why ${one.id}`)));
+  return h("section", h("div.row", h("h2", "Neighbours"), place.link(`w/${one.workflow_id}/graph?focus=${one.id}`, "in the graph")), h("div.two", list("Depends on", before), list("Needed by", behind)), h("details", h("summary", "The same in a terminal"), command(`torc why ${one.id}`)));
 }

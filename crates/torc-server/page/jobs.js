@@ -2,7 +2,7 @@
 // @ts-check
 import { act, actionTitle, problem } from "./act.js";
 import { canAct, get, REPORT } from "./api.js";
-import { download, h, put } from "./dom.js";
+import { button, download, h, put } from "./dom.js";
 import { badge, bytes, clock, count, dur, num, quote, word } from "./format.js";
 import { Table } from "./table.js";
 
@@ -25,12 +25,13 @@ export async function jobs(place) {
     open: (job) => place.go(`j/${job.id}`),
     columns: [
       { key: "name", title: "Name", cls: "name", sort: "name", cell: (job) => place.link(`j/${job.id}`, job.name) },
-      { key: "status", title: "Status", cls: "status", sort: "status", cell: (job) => [badge(job.status), job.held ? h("span.quiet", null, " held") : null] },
+      { key: "status", title: "Status", cls: "status", sort: "status", cell: (job) => [badge(job.status), job.held ? h("span.quiet", " held") : null] },
       { key: "family", title: "Family", cls: "fam", cell: (job) => job.family },
       { key: "attempt", title: "Try", cls: "n small", sort: "attempt_id", cell: (job) => num(job.attempt_id) },
-      { key: "started", title: "Started", cls: "n started", cell: (job) => clock(job.last && job.last.started_ms) },
-      { key: "time", title: "Time", cls: "n time", cell: (job) => (job.last ? dur(job.last.exec_seconds ?? (job.last.started_ms && !job.last.ended_ms ? (Date.now() - job.last.started_ms) / 1000 : null)) : "–") },
-      { key: "mem", title: "Memory / asked", cls: "n mem", cell: (job) => (job.last && job.last.peak_memory_bytes ? `${bytes(job.last.peak_memory_bytes)}${job.last.memory_bytes ? " / " + bytes(job.last.memory_bytes) : ""}` : "–") },
+      { key: "started", title: "Started", cls: "n started", sort: "started", cell: (job) => clock(job.last && job.last.started_ms) },
+      { key: "time", title: "Time", cls: "n time", sort: "time", cell: (job) => (job.last ? dur(job.last.exec_seconds ?? (job.last.started_ms && !job.last.ended_ms ? (Date.now() - job.last.started_ms) / 1000 : null)) : "–") },
+      { key: "cpu", title: "CPUs", cls: "n small", cell: (job) => (job.last && job.last.cpu_seconds && job.last.exec_seconds ? (job.last.cpu_seconds / job.last.exec_seconds).toFixed(1) : "–") },
+      { key: "mem", title: "Memory / asked", cls: "n mem", sort: "memory", cell: (job) => (job.last && job.last.peak_memory_bytes ? `${bytes(job.last.peak_memory_bytes)}${job.last.memory_bytes ? " / " + bytes(job.last.memory_bytes) : ""}` : "–") },
       { key: "node", title: "Node", cls: "node", cell: (job) => (job.last && job.last.hostname) || "–" },
       { key: "exit", title: "Exit", cls: "n small", cell: (job) => (job.last && job.last.cause && job.last.cause !== "exit" ? job.last.cause : job.return_code ?? "–") },
     ],
@@ -47,7 +48,7 @@ export async function jobs(place) {
     timer = setTimeout(() => filter(input.value.trim()), 50);
   }
 
-  async function filter(text) {
+  async function filter(/** @type {string} */ text) {
     where = text;
     if (input.value.trim() !== text) input.value = text;
     place.replace(`w/${id}/jobs${where ? "?where=" + encodeURIComponent(where) : ""}`);
@@ -71,20 +72,20 @@ export async function jobs(place) {
     const chosen = () => (all ? where : `id:${[...selected].join(",")}`);
     put(bar, total,
       canAct() && table.total ? [
-        h("span.quiet", null, all ? "All that match:" : `${count(selected.size, "job")} selected:`),
-        ACTIONS.slice(0, 5).map((action) => h("button.small", { type: "button", onclick: () => run(action, chosen()) }, actionTitle(action))),
+        h("span.quiet", all ? "All that match:" : `${count(selected.size, "job")} selected:`),
+        ACTIONS.slice(0, 5).map((action) => h("button.small", { onclick: () => run(action, chosen()) }, actionTitle(action))),
         h("select", { "aria-label": "More actions", onchange: (/** @type {Event} */ e) => { const box = /** @type {HTMLSelectElement} */ (e.target); const action = box.value; box.value = ""; if (action) run(action, chosen()); } },
           h("option", { value: "" }, "More…"), ACTIONS.slice(5).map((action) => h("option", { value: action }, actionTitle(action)))),
-        all ? null : h("button.plain", { type: "button", onclick: () => { selected.clear(); reload(); } }, "Clear"),
+        all ? null : h("button.plain", { onclick: () => { selected.clear(); reload(); } }, "Clear"),
       ] : null,
-      h("span.push", null, h("button.small", { type: "button", onclick: () => save("csv") }, "CSV"), " ", h("button.small", { type: "button", onclick: () => save("json") }, "JSON")));
+      h("span.push", button("CSV", () => save("csv")), " ", button("JSON", () => save("json"))));
   }
 
-  async function run(action, filterText) {
+  async function run(/** @type {string} */ action, /** @type {any} */ filterText) {
     if (await act({ workflow: id, where: filterText, action })) { selected.clear(); reload(); }
   }
 
-  async function save(kind) {
+  async function save(/** @type {string} */ kind) {
     const rows = [];
     for (let offset = 0; ; offset += 1000) {
       const page = await get("/jobs", { workflow_id: id, where, offset, limit: 1000, include_last: true });
@@ -92,14 +93,14 @@ export async function jobs(place) {
       if (!page.items.length || rows.length >= page.total_count) break;
     }
     if (kind === "json") return download(`jobs_wf${id}.json`, JSON.stringify(rows, null, 1), "application/json");
-    const cells = (job) => [job.id, job.name, job.family, job.status, job.attempt_id, job.last?.started_ms, job.last?.exec_seconds, job.last?.peak_memory_bytes, job.last?.memory_bytes, job.last?.hostname, job.return_code, job.last?.cause];
+    const cells = (/** @type {any} */ job) => [job.id, job.name, job.family, job.status, job.attempt_id, job.last?.started_ms, job.last?.exec_seconds, job.last?.peak_memory_bytes, job.last?.memory_bytes, job.last?.hostname, job.return_code, job.last?.cause];
     // A cell that begins like a formula would be one in a spreadsheet.
-    const cell = (v) => { const text = String(v ?? ""); return `"${(/^[=+\-@\t]/.test(text) && isNaN(Number(text)) ? "'" : "") + text.replaceAll('"', '""')}"`; };
+    const cell = (/** @type {any} */ v) => { const text = String(v ?? ""); return `"${(/^[=+\-@\t]/.test(text) && isNaN(Number(text)) ? "'" : "") + text.replaceAll('"', '""')}"`; };
     const head = "id,name,family,status,attempt,started_ms,seconds,peak_memory_bytes,memory_bytes,node,exit,cause";
     download(`jobs_wf${id}.csv`, [head, ...rows.map((row) => cells(row).map(cell).join(","))].join("\n") + "\n", "text/csv");
   }
 
-  put(place.main, h("div.row", null, h("h1.sr", null, `Jobs of ${place.name}`), input), chips, message, bar, table.el);
+  put(place.main, h("div.row", h("h1.sr", `Jobs of ${place.name}`), input), chips, message, bar, table.el);
   place.focusFilter = () => input.focus();
   const view = await get(`/workflows/${id}/families`);
   if (!where && !place.params.has("where") && !REPORT && (view.counts.failed || view.counts.terminated || view.counts.pending_failed)) {
@@ -107,11 +108,11 @@ export async function jobs(place) {
     where = "-status:completed";
     input.value = where;
   }
-  const chip = (text, label, cls) => h("button.chip", { type: "button", class: cls, onclick: () => filter(text) }, label);
+  const chip = (/** @type {string} */ text, /** @type {string} */ label, /** @type {string} */ cls) => h("button.chip", { class: cls, onclick: () => filter(text) }, label);
   put(chips, chip("", `all ${num(view.total)}`, ""),
-    Object.entries(view.counts).map(([status, n]) => chip(`status:${status}`, `${num(/** @type {number} */ (n))} ${word(status)}`, "key-" + status)),
+    Object.entries(view.counts).map(([status, n]) => chip(`status:${status}`, `${num(/** @type {number} */ (n))} ${word(status)}`, "tint s-" + status)),
     view.families.length > 1 ? h("select", { "aria-label": "Family", onchange: (/** @type {Event} */ e) => { const value = /** @type {HTMLSelectElement} */ (e.target).value; if (value) filter(`family:${quote(value)}`); } },
-      h("option", { value: "" }, "Family…"), view.families.map((family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
+      h("option", { value: "" }, "Family…"), view.families.map((/** @type {any} */ family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
   let seen = "";
   place.pulse((frame) => {
     const now = frame.counts.join();

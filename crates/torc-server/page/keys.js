@@ -46,9 +46,9 @@ export function keys(to) {
 
 export function help() {
   dialog("Keys", (el) => [
-    h("dl.facts", null, HELP.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])),
-    h("label.inline", null, h("input", { type: "checkbox", checked: !localStorage.getItem(OFF), onchange: (/** @type {Event} */ e) => { if (/** @type {HTMLInputElement} */ (e.target).checked) localStorage.removeItem(OFF); else localStorage.setItem(OFF, "1"); } }), "single keys"),
-    h("div.buttons", null, h("button", { type: "button", onclick: () => el.close() }, "Close")),
+    h("dl.facts", HELP.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)])),
+    h("label.inline", h("input", { type: "checkbox", checked: !localStorage.getItem(OFF), onchange: (/** @type {Event} */ e) => { if (/** @type {HTMLInputElement} */ (e.target).checked) localStorage.removeItem(OFF); else localStorage.setItem(OFF, "1"); } }), "single keys"),
+    h("div.buttons", h("button", { onclick: () => el.close() }, "Close")),
   ]);
 }
 
@@ -80,7 +80,7 @@ export function palette(to) {
         id && text ? get("/jobs", { workflow_id: id, search: text, limit: 8 }).catch(() => ({ items: [] })) : { items: [] },
       ]);
       if (input.value.trim().toLowerCase() !== text) return;
-      shown.push(...workflows.items.map((w) => [`workflow ${w.name} (#${w.id})`, `w/${w.id}`]), ...jobs.items.map((j) => [`job ${j.name}`, `j/${j.id}`]));
+      shown.push(...workflows.items.map((/** @type {any} */ w) => [`workflow ${w.name} (#${w.id})`, `w/${w.id}`]), ...jobs.items.map((/** @type {any} */ j) => [`job ${j.name}`, `j/${j.id}`]));
       current = 0;
       draw();
     }

@@ -3,8 +3,8 @@
 import { problem } from "./act.js";
 import { ansi } from "./ansi.js";
 import { get, REPORT } from "./api.js";
-import { add, command, copy, download, h, put } from "./dom.js";
-import { bytes, num } from "./format.js";
+import { add, button, command, copy, download, h, put } from "./dom.js";
+import { bytes, count, num } from "./format.js";
 import { every } from "./live.js";
 
 const PIECE = 64 << 10;
@@ -16,16 +16,15 @@ export function log(place, job, options) {
   const { stream } = options;
   const which = { stream, run_id: options.run_id, attempt_id: options.attempt_id };
   const lines = h("div.loglines", { role: "log", "aria-label": "Output" });
-  const [facts, hits, news] = [h("span.quiet"), h("span.quiet", { role: "status" }), h("button.news", { type: "button", hidden: true, onclick: () => toEnd() })];
+  const [facts, hits, news] = [h("span.quiet"), h("span.quiet", { role: "status" }), h("button.news", { hidden: true, onclick: () => toEnd() })];
   const box = h("div.logbox", { tabindex: "0", "data-key": "l", onscroll: scrolled }, lines);
   /** Bytes of the file that are in the document. */
   let begin = 0, end = 0, size = 0, follows = options.at === null;
   /** Number of the first line, when it is known. @type {number | null} */ let first = null;
   let rest = "";
-  let waiting = 0;
   let busy = false;
 
-  function split(text, isLast) {
+  function split(/** @type {string} */ text, /** @type {any} */ isLast) {
     const all = (rest + text).split("\n");
     rest = isLast ? "" : all.pop() || "";
     if (isLast && all.length && all[all.length - 1] === "") all.pop();
@@ -34,10 +33,49 @@ export function log(place, job, options) {
 
   /** @param {string[]} texts @param {number | null} number */
   function drawn(texts, number) {
+    let isFolded = false;
     return texts.map((text, i) => {
       const n = number === null ? null : number + i;
-      return h("div.line", n === null ? null : { id: "L" + n }, n === null ? h("span.no") : h("a.no", { href: "#L" + n, "aria-label": `line ${n}` }, num(n)), h("span.text", null, ansi(text)));
+      const [, mark, title] = /^::(group|endgroup)::(.*)/.exec(text) || [];
+      if (mark) isFolded = mark === "group";
+      const one = h("div.line", { id: n === null ? null : "L" + n, hidden: isFolded && !mark, class: mark || "" }, n === null ? h("span.no") : h("a.no", { href: "#L" + n, "aria-label": `line ${n}`, onclick: mine }, num(n)),
+        mark === "group" ? h("button.plain.text", { "aria-expanded": "false", onclick: () => fold(one) }, title || "group") : h("span.text", ansi(mark ? "" : text)));
+      return one;
     });
+  }
+
+  /** A link to a line; with Shift, to the lines from the one before. @param {MouseEvent} e */
+  function mine(e) {
+    e.preventDefault();
+    if (REPORT) return;
+    const [, before] = /^#L(\d+)/.exec(location.hash) || [];
+    const line = Number(/** @type {HTMLAnchorElement} */ (e.currentTarget).hash.slice(2));
+    const from = e.shiftKey && before ? Number(before) : line;
+    history.replaceState(null, "", from === line ? `#L${line}` : `#L${Math.min(from, line)}-L${Math.max(from, line)}`);
+    markLines();
+  }
+
+  /** The lines that the address names. */
+  function markLines() {
+    const [, from, to] = /^#L(\d+)(?:-L(\d+))?/.exec(location.hash) || [];
+    lines.querySelectorAll(".hit").forEach((one) => one.classList.remove("hit"));
+    for (let n = Number(from); n <= Math.min(Number(to || from), Number(from) + MAX_LINES); n++) reveal(lines.querySelector("#L" + n));
+  }
+
+  /** Opens or closes a group of lines. @param {Element} head @param {boolean} [open] */
+  function fold(head, open) {
+    const knob = /** @type {Element} */ (head.querySelector("button"));
+    const isOpen = open ?? knob.getAttribute("aria-expanded") !== "true";
+    knob.setAttribute("aria-expanded", String(isOpen));
+    for (let one = head.nextElementSibling; one && !one.matches(".group,.endgroup"); one = one.nextElementSibling) one.toggleAttribute("hidden", !isOpen);
+  }
+
+  /** Marks a line, which may be in a group that is closed. @param {Element | null} line */
+  function reveal(line) {
+    if (!line) return;
+    line.classList.add("hit");
+    if (!line.hasAttribute("hidden")) return;
+    for (let head = line.previousElementSibling; head; head = head.previousElementSibling) if (head.matches(".group")) return fold(head, true);
   }
 
   /** Shows a piece anew. @param {number} offset @param {number | null} number */
@@ -54,7 +92,7 @@ export function log(place, job, options) {
       // The first line is cut off unless the file begins there or a line was asked for.
       if (begin > 0 && number === null && texts.length > 1) { begin += new TextEncoder().encode(texts[0]).length + 1; texts = texts.slice(1); }
       put(lines, begin > 0 ? earlier() : null, drawn(texts.slice(-MAX_LINES), first));
-      if (!texts.length) put(lines, h("p.empty", null, options.running ? "Nothing written so far." : "It wrote nothing here."));
+      if (!texts.length) put(lines, h("p.empty", options.running ? "Nothing written so far." : "It wrote nothing here."));
       put(facts, `${bytes(size)}`);
     } finally {
       busy = false;
@@ -62,7 +100,7 @@ export function log(place, job, options) {
   }
 
   function earlier() {
-    return h("button.plain.earlier", { type: "button", onclick: back }, `↑ ${bytes(begin)} above`);
+    return h("button.plain.earlier", { onclick: back }, `↑ ${bytes(begin)} above`);
   }
 
   async function back() {
@@ -93,7 +131,7 @@ export function log(place, job, options) {
     if (!piece || piece.size === size && piece.next_offset === end) return;
     size = piece.size;
     put(facts, bytes(size));
-    if (!follows && !nearEnd()) { waiting = size - end; news.hidden = false; news.textContent = `↓ ${bytes(waiting)} new`; return; }
+    if (!follows && !nearEnd()) { news.hidden = false; news.textContent = `↓ ${size - end > PIECE ? bytes(size - end) : count(piece.text.split("\n").length - 1, "new line")}`; return; }
     if (size - end > 4 * PIECE) return toEnd();
     const texts = split(piece.text, false);
     end = piece.next_offset;
@@ -132,7 +170,9 @@ export function log(place, job, options) {
   }
 
   // Search: over the whole file, on the server.
-  const text = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "Search the whole output", "aria-label": "Search the whole output", onkeydown: (/** @type {KeyboardEvent} */ e) => { if (e.key === "Enter") { e.preventDefault(); if (found && found.q === text.value + regex.checked) jump(e.shiftKey ? -1 : 1); else search(); } } }));
+  const text = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "Search the whole output", "aria-label": "Search the whole output", onkeydown: (/** @type {KeyboardEvent} */ e) => { if (e.key === "Enter") { e.preventDefault(); if (found && found.q === wanted()) jump(e.shiftKey ? -1 : 1); else search(); } } }));
+  const exact = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox" }));
+  const wanted = () => text.value + regex.checked + exact.checked;
   const regex = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox" }));
   /** @type {{q: string, at: number, hits: any[], total: number} | null} */ let found = null;
 
@@ -140,8 +180,8 @@ export function log(place, job, options) {
     if (!text.value) { put(hits); found = null; return; }
     put(hits, "searching…");
     try {
-      const view = await get(`/jobs/${job.id}/logs/search`, { ...which, text: text.value, regex: regex.checked || undefined });
-      found = { q: text.value + regex.checked, at: -1, hits: view.hits, total: view.total };
+      const view = await get(`/jobs/${job.id}/logs/search`, { ...which, text: text.value, regex: regex.checked || undefined, case: exact.checked || undefined });
+      found = { q: wanted(), at: -1, hits: view.hits, total: view.total };
       if (!view.hits.length) { put(hits, `not found in ${num(view.lines)} lines`); return; }
       jump(1);
     } catch (error) {
@@ -149,7 +189,7 @@ export function log(place, job, options) {
     }
   }
 
-  async function jump(step) {
+  async function jump(/** @type {number} */ step) {
     if (!found || !found.hits.length) return;
     found.at = (found.at + step + found.hits.length) % found.hits.length;
     const hit = found.hits[found.at];
@@ -157,12 +197,12 @@ export function log(place, job, options) {
     await showLine(hit.offset, hit.line);
   }
 
-  async function showLine(offset, line) {
+  async function showLine(/** @type {number} */ offset, /** @type {number} */ line) {
     follows = false;
     await open(offset, line);
     box.scrollTop = 0;
-    if (begin > 0 && begin === offset) lines.querySelector(".line")?.classList.add("hit");
-    document.getElementById("L" + line)?.classList.add("hit");
+    if (begin > 0 && begin === offset) reveal(lines.querySelector(".line"));
+    reveal(lines.querySelector("#L" + line));
   }
 
   async function start() {
@@ -170,7 +210,7 @@ export function log(place, job, options) {
     try {
       if (asked && !REPORT) {
         const view = await get(`/jobs/${job.id}/logs/search`, { ...which, line: Number(asked[1]) });
-        if (view.hits.length) return await showLine(view.hits[0].offset, Number(asked[1]));
+        if (view.hits.length) { await showLine(view.hits[0].offset, Number(asked[1])); return markLines(); }
       }
       if (options.at !== null) {
         await open(Math.max(0, options.at - 2000), null);
@@ -187,7 +227,7 @@ export function log(place, job, options) {
     let left = /** @type {number} */ (options.at) - begin;
     for (const line of lines.querySelectorAll(".line")) {
       const length = new TextEncoder().encode(line.querySelector(".text")?.textContent || "").length + 1;
-      if (left < length) { line.classList.add("hit"); box.scrollTop = /** @type {HTMLElement} */ (line).offsetTop - box.offsetTop - 80; return; }
+      if (left < length) { reveal(line); box.scrollTop = /** @type {HTMLElement} */ (line).offsetTop - box.offsetTop - 80; return; }
       left -= length;
     }
   }
@@ -203,16 +243,16 @@ export function log(place, job, options) {
     download(`${job.name.replace(/[^\w.-]+/g, "_")}_a${options.attempt_id}.${stream}`, parts.join(""), "text/plain");
   }
 
-  const wrap = h("label.inline", null, h("input", { type: "checkbox", onchange: (/** @type {Event} */ e) => lines.classList.toggle("wrap", /** @type {HTMLInputElement} */ (e.target).checked) }), "wrap");
-  const tabs = STREAMS.filter(([key]) => options.hasScript || !key.startsWith("script")).map(([key, title]) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(key === stream), onclick: () => options.to(key) }, title));
-  const path = h("button.small", { type: "button", onclick: async () => { const piece = await get(`/jobs/${job.id}/logs`, { ...which, limit: 1 }).catch(() => null); copy(piece ? piece.path : "", path); } }, "Copy path");
+  const wrap = h("label.inline", h("input", { type: "checkbox", onchange: (/** @type {Event} */ e) => lines.classList.toggle("wrap", /** @type {HTMLInputElement} */ (e.target).checked) }), "wrap");
+  const tabs = STREAMS.filter(([key]) => options.hasScript || !key.startsWith("script")).map(([key, title]) => h("button.tab", { role: "tab", "aria-selected": String(key === stream), onclick: () => options.to(key) }, title));
+  const path = button("Copy path", async () => { const piece = await get(`/jobs/${job.id}/logs`, { ...which, limit: 1 }).catch(() => null); copy(piece ? piece.path : "", path); });
   const el = h("section.log", { "aria-label": "Log" },
-    h("div.logbar", null, h("div.tabs", { role: "tablist", "aria-label": "Streams" }, tabs), facts,
-      REPORT ? null : h("span.push.row", null, text, h("label.inline", null, regex, "regex"),
-        h("button.small", { type: "button", onclick: () => jump(-1), "aria-label": "Previous hit" }, "↑"), h("button.small", { type: "button", onclick: () => (found ? jump(1) : search()), "aria-label": "Next hit" }, "↓"), hits, wrap, path,
-        h("button.small", { type: "button", onclick: save }, "Download"))),
+    h("div.logbar", h("div.tabs", { role: "tablist", "aria-label": "Streams" }, tabs), facts,
+      REPORT ? null : h("span.push.row", text, h("label.inline", regex, "regex"), h("label.inline", exact, "case"),
+        button("↑", () => jump(-1), { "aria-label": "Previous hit", "data-key": "N" }), button("↓", () => (found ? jump(1) : search()), { "aria-label": "Next hit", "data-key": "n" }), hits, wrap, path,
+        button("Download", save))),
     box, news,
-    REPORT ? null : h("details", null, h("summary", null, "The same in a terminal"), command(`torc logs ${job.id} --attempt ${options.attempt_id} --${stream.includes("stdout") ? "stdout" : "stderr"}`)));
+    REPORT ? null : h("details", h("summary", "The same in a terminal"), command(`torc logs ${job.id} --attempt ${options.attempt_id} --${stream.includes("stdout") ? "stdout" : "stderr"}`)));
   if (options.running) place.leave(every(more, 1000));
   start();
   return el;

@@ -1,7 +1,7 @@
 // The data of an offline report, as the page would get them from a server.
 // @ts-check
 
-async function unpack(id) {
+async function unpack(/** @type {string} */ id) {
   const text = (document.getElementById(id)?.textContent || "").trim();
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
@@ -18,7 +18,7 @@ function matcher(where) {
     const [, field, value] = /^([a-z_]+)[:=](.*)$/.exec(not ? term.slice(1) : term) || [];
     const list = (value || "").replaceAll('"', "").split(",");
     const word = (not ? term.slice(1) : term).replaceAll('"', "").toLowerCase();
-    const holds = (job) => {
+    const holds = (/** @type {any} */ job) => {
       if (field === "status") return list.includes(job.status);
       if (field === "family") return list.includes(job.family);
       if (field === "cause") return list.includes(job.last.cause);
@@ -26,7 +26,7 @@ function matcher(where) {
       if (field === "id") return list.includes(String(job.id));
       return job.name.toLowerCase().includes(word);
     };
-    return (job) => holds(job) !== not;
+    return (/** @type {any} */ job) => holds(job) !== not;
   });
   return (job) => tests.every((test) => test(job));
 }
@@ -35,23 +35,25 @@ async function openReport() {
   const data = JSON.parse(new TextDecoder().decode(await unpack("torc-data")));
   const bars = await unpack("torc-timeline");
   const { columns } = data;
-  const jobAt = (i) => ({
+  const jobAt = (/** @type {number} */ i) => ({
     id: columns.id[i], name: columns.name[i], workflow_id: data.workflow, family: data.families[columns.family[i]], status: STATUS_WORDS[columns.status[i]],
     attempt_id: columns.attempt[i], return_code: columns.exit[i], command: "", num_cpus: 1, priority: 0, held: false,
     last: { started_ms: columns.start[i] ? data.base_ms + columns.start[i] : null, exec_seconds: columns.ms[i] === null ? null : columns.ms[i] / 1000, ended_ms: 1, peak_memory_bytes: columns.peak[i] === null ? null : columns.peak[i] * 1024, memory_bytes: columns.asked[i], hostname: data.hosts[columns.host[i]] || null, cause: data.causes[columns.cause[i]] || null, run_id: 1, attempt_id: columns.attempt[i] },
   });
-  const place = new Map(columns.id.map((id, i) => [id, i]));
+  const place = new Map(columns.id.map((/** @type {number} */ id, /** @type {number} */ i) => [id, i]));
   /** @type {any} */ (globalThis).TORC_REPORT = {
     workflow: data.workflow,
     buffer: async () => bars.slice(0),
-    get: async (path, params) => {
+    get: async (/** @type {string} */ path, /** @type {any} */ params) => {
       if (path in data.answers) return data.answers[path];
       if (path === "/jobs") {
         const matches = matcher(params.where || "");
         const found = [];
         for (let i = 0; i < columns.id.length; i++) { const job = jobAt(i); if (matches(job)) found.push(job); }
-        if (params.sort_by === "name") found.sort((a, b) => (a.name < b.name ? -1 : 1));
-        if (params.sort_by === "status") found.sort((a, b) => STATUS_WORDS.indexOf(a.status) - STATUS_WORDS.indexOf(b.status));
+        /** @type {Record<string, (job: any) => any>} */
+        const keys = { name: (job) => job.name, status: (job) => STATUS_WORDS.indexOf(job.status), attempt_id: (job) => job.attempt_id, started: (job) => job.last.started_ms || 0, time: (job) => job.last.exec_seconds || 0, memory: (job) => job.last.peak_memory_bytes || 0 };
+        const key = keys[params.sort_by];
+        if (key) found.sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
         if (params.reverse_sort) found.reverse();
         const from = params.offset || 0;
         return { items: found.slice(from, from + (params.limit || 100)), total_count: found.length };

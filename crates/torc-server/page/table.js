@@ -25,24 +25,24 @@ export class Table {
     this.body = h("div.tbody", { tabindex: "0", role: "rowgroup", onscroll: () => this.draw(), onkeydown: (/** @type {KeyboardEvent} */ e) => this.key(e) }, this.space);
     this.note = h("p.empty", { hidden: true });
     this.inner = h("div.tinner", { role: "table", "aria-label": options.label }, h("div", { role: "rowgroup" }, this.head), this.body);
-    this.el = h("div.table", null, this.inner, this.note);
+    this.el = h("div.table", this.inner, this.note);
     this.drawHead();
     new ResizeObserver(() => this.draw()).observe(this.body);
   }
 
   drawHead() {
     const { columns, selected } = this.options;
-    put(this.head, selected && h("span.td.check", { role: "columnheader" }, h("span.sr", null, "Selected")),
+    put(this.head, selected && h("span.td.check", { role: "columnheader" }, h("span.sr", "Selected")),
       columns.map((column) => {
         const on = column.sort && this.sort === column.sort;
         const button = column.sort
-          ? h("button.plain", { type: "button", onclick: () => this.order(/** @type {string} */ (column.sort)) }, column.title, on && (this.reverse ? " ▾" : " ▴"))
+          ? h("button.plain", { onclick: () => this.order(/** @type {string} */ (column.sort)) }, column.title, on && (this.reverse ? " ▾" : " ▴"))
           : column.title;
         return h("span.td", { class: column.cls || "", role: "columnheader", "aria-sort": on ? (this.reverse ? "descending" : "ascending") : null }, button);
       }));
   }
 
-  order(sort) {
+  order(/** @type {string} */ sort) {
     this.reverse = this.sort === sort ? !this.reverse : false;
     this.sort = sort;
     this.drawHead();
@@ -68,7 +68,7 @@ export class Table {
     this.draw();
   }
 
-  async fetchWindow(start) {
+  async fetchWindow(/** @type {number} */ start) {
     if (this.asked.has(start)) return;
     this.asked.add(start);
     const version = this.version;
@@ -81,7 +81,7 @@ export class Table {
     this.draw();
   }
 
-  row(index) {
+  row(/** @type {number} */ index) {
     const start = Math.floor(index / WINDOW) * WINDOW;
     const rows = this.windows.get(start);
     if (!rows) { this.fetchWindow(start); return null; }
@@ -99,7 +99,7 @@ export class Table {
     put(this.space, rows);
   }
 
-  drawRow(index, row) {
+  drawRow(/** @type {number} */ index, /** @type {any} */ row) {
     const { columns, selected, open } = this.options;
     const el = h("div.tr", {
       role: "row", "aria-rowindex": String(index + 2), class: index === this.current ? "current" : "",
@@ -121,7 +121,7 @@ export class Table {
     return el;
   }
 
-  select(row) {
+  select(/** @type {any} */ row) {
     const { selected, onSelect } = this.options;
     if (!selected || !row) return;
     if (!selected.delete(row.id)) selected.add(row.id);

@@ -1,103 +1,56 @@
 // Attempts over time, on a canvas: rows are slots of runners, families or jobs, bars are attempts.
 // @ts-check
 import { buffer, get, REPORT } from "./api.js";
+import { crowds, decode, OPEN, rows, save, squeezed, STATES } from "./bars.js";
 import { color } from "./charts.js";
-import { download, h, put } from "./dom.js";
+import { button, download, h, put } from "./dom.js";
 import { fresh, inks } from "./draw.js";
 import { badge, clock, count, dur, num } from "./format.js";
 import { every } from "./live.js";
+import { timeSpent, whatIf } from "./whatif.js";
 
-const STATES = ["queued", "claimed", "running", "completed", "failed", "canceled", "terminated"];
-const OPEN = 0xffffffff;
 /** The strip of the whole run, the axis below it, the names of rows. */
 const [STRIP, TOP, LEFT] = [46, 74, 120];
 /** The picture is at most this high. */
 const MAX_HEIGHT = 4000;
 const GROUPS = [["runner", "Rows: runners"], ["family", "Rows: families"], ["job", "Rows: jobs"]];
 
-/** Reads the server's columns. @param {ArrayBuffer} bytes */
-export function decode(bytes) {
-  const view = new DataView(bytes);
-  const n = view.getUint32(4, true);
-  const base = Number(view.getBigInt64(8, true));
-  const column = (c) => new Uint32Array(bytes, 24 + c * n * 4, n);
-  const names = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 24 + n * 20, view.getUint32(20, true))));
-  return { n, base, job: column(0), start: column(1), length: column(2), wait: column(3), meta: column(4), runners: names.runners };
-}
-
-/** A row for each bar, so that none covers another: rows of a group stand together. @param {ReturnType<typeof decode>} data @param {number} now @param {(i: number) => number} group */
-export function rows(data, now, group) {
-  const order = Uint32Array.from({ length: data.n }, (_, i) => i).sort((a, b) => data.start[a] - data.start[b]);
-  /** @type {number[][]} */ const ends = [];
-  const slot = new Uint32Array(data.n);
-  for (const i of order) {
-    const free = (ends[group(i)] ||= []);
-    let at = 0;
-    while (at < free.length && free[at] > data.start[i]) at++;
-    free[at] = data.length[i] === OPEN ? now : data.start[i] + data.length[i];
-    slot[i] = at;
-  }
-  /** @type {number[]} */ const first = [];
-  let total = 0;
-  for (let g = 0; g < ends.length; g++) { first[g] = total; total += ends[g] ? ends[g].length : 0; }
-  for (let i = 0; i < data.n; i++) slot[i] += first[group(i)];
-  return { slot, first, total, order };
-}
-
-/** Times without the long pauses in which nothing ran: there, and back. @param {ReturnType<typeof decode>} data @param {Uint32Array} order @param {number} now */
-function squeezed(data, order, now) {
-  /** Ends of the pauses, and all that was taken out up to there. @type {[number, number][]} */ const cuts = [];
-  const last = order.length ? Math.max(now, data.start[order[order.length - 1]]) : 1;
-  const [long, short] = [last / 40, last / 200];
-  let busy = 0, out = 0;
-  for (const i of order) {
-    if (data.start[i] - busy > long) { out += data.start[i] - busy - short; cuts.push([data.start[i], out]); }
-    busy = Math.max(busy, data.length[i] === OPEN ? now : data.start[i] + data.length[i]);
-  }
-  return {
-    cuts,
-    there: (t) => { let less = 0; for (const [at, sum] of cuts) if (t >= at) less = sum; return Math.max(0, t - less); },
-    back: (t) => { let more = 0; for (const [at, sum] of cuts) if (t >= at - sum) more = sum; return t + more; },
-  };
-}
-
 /** @param {import("./app.js").Place} place */
 export async function timeline(place) {
   const id = place.workflow;
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img", "aria-label": "Attempts over time; the table below says the same" }));
-  const [tip, panel, legend, says, chosen] = [h("div.tip", { hidden: true }), h("section"), h("p.legend"), h("span.quiet", { role: "status" }), h("p.quiet.chosen", { "aria-live": "polite" })];
-  const box = h("div.timeline", null, canvas, tip);
+  const [tip, panel, what, legend, says, chosen] = [h("div.tip", { hidden: true }), h("section"), h("section"), h("p.legend"), h("span.quiet", { role: "status" }), h("p.quiet.chosen", { "aria-live": "polite" })];
+  const box = h("div.timeline", canvas, tip);
+  const tool = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ run) => button(text, run, { "aria-label": label, title: label });
   let by = place.params.get("rows") || "runner";
   const squeeze = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", onchange: () => { span = null; lay(); } }));
-  put(place.main, h("div.row", null, h("h1", null, "Timeline"), says, h("span.push.row", null,
+  put(place.main, h("div.row", h("h1", "Timeline"), says, h("span.push.row", null,
     h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; place.replace(`w/${id}/timeline${by === "runner" ? "" : "?rows=" + by}`); lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
-    h("label.inline", null, squeeze, "squeeze pauses"),
-    button("−", "Zoom out", () => zoom(1.5)), button("+", "Zoom in", () => zoom(1 / 1.5)), button("All", "Show all", () => { span = null; draw(); }),
-    button("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })),
-    button("CSV", "Save the attempts", () => save("csv")), button("Trace", "Save for ui.perfetto.dev", () => save("json")))), box, chosen, legend, panel);
+    h("label.inline", squeeze, "squeeze pauses"),
+    tool("−", "Zoom out", () => zoom(1.5)), tool("+", "Zoom in", () => zoom(1 / 1.5)), tool("All", "Show all", () => { span = null; draw(); }),
+    tool("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })),
+    tool("CSV", "Save the attempts", () => store("csv")), tool("Trace", "Save for ui.perfetto.dev", () => store("json")))), box, chosen, legend, panel, what);
   /** @type {any} */ let raw = null;
   /** As drawn: the same, or without pauses. @type {any} */ let data = null;
   /** @type {any} */ let laid = null;
   /** @type {any} */ let times = null;
   /** What is seen; null: all. @type {[number, number] | null} */ let span = null;
   /** @type {any[]} */ let families = [];
-  /** How many ran at once, by pixel of the strip. @type {Float64Array | null} */ let crowd = null;
+  /** By pixel of the strip. @type {ReturnType<typeof crowds> | null} */ let crowd = null;
+  /** The end that is predicted: early, likely and late, ms from the begin. @type {number[] | null} */ let ghost = null;
   let now = 0, shownNow = 0, current = -1, last = 1;
 
-  function button(text, label, run) {
-    return h("button.small", { type: "button", "aria-label": label, title: label, onclick: run }, text);
-  }
-
-  const end = (i) => (data.length[i] === OPEN ? shownNow : data.start[i] + data.length[i]);
+  const end = (/** @type {number} */ i) => (data.length[i] === OPEN ? shownNow : data.start[i] + data.length[i]);
   const range = () => span || [0, last];
-  const family = (i) => (data.meta[i] >>> 4) & 0xfff;
+  const family = (/** @type {number} */ i) => (data.meta[i] >>> 4) & 0xfff;
 
   async function load() {
     const [bytes, view] = await Promise.all([buffer(`/workflows/${id}/timeline`), get(`/workflows/${id}/families`)]);
     raw = decode(bytes);
     families = view.families;
     now = view.is_complete ? 0 : Math.max(0, view.at_ms - raw.base);
-    put(legend, families.slice(0, 12).map((f) => h("span", null, h("span.key", { style: { background: color(f.number) } }), f.name)), h("span", null, h("span.key.hatch"), "failed"), h("span", null, h("span.key.waitkey"), "waited"));
+    const key = (/** @type {string} */ background, /** @type {string} */ text) => h("span", h("span.key", { style: { background } }), text);
+    put(legend, families.slice(0, 12).map((f) => key(color(f.number), f.name)), h("span", h("span.key.hatch"), "failed"), h("span", h("span.key.waitkey"), "waited"), key("var(--area)", "CPUs busy"), key("var(--quiet)", "CPUs there"), key("var(--warn)", "ready jobs"));
     lay();
   }
 
@@ -105,18 +58,20 @@ export async function timeline(place) {
   function lay() {
     if (!raw) return;
     const seen = new Map();
-    const groups = { runner: (i) => raw.meta[i] >>> 16, family: (i) => (raw.meta[i] >>> 4) & 0xfff, job: (i) => { const job = raw.job[i]; if (!seen.has(job)) seen.set(job, seen.size); return seen.get(job); } };
+    /** @type {Record<string, (i: number) => number>} */
+    const groups = { runner: (/** @type {number} */ i) => raw.meta[i] >>> 16, family: (/** @type {number} */ i) => (raw.meta[i] >>> 4) & 0xfff, job: (/** @type {number} */ i) => { const job = raw.job[i]; if (!seen.has(job)) seen.set(job, seen.size); return seen.get(job); } };
     laid = rows(raw, now, groups[by] || groups.runner);
-    times = squeeze.checked ? squeezed(raw, laid.order, now) : { cuts: [], there: (t) => t, back: (t) => t };
+    times = squeeze.checked ? squeezed(raw, laid.order, now) : { cuts: [], there: (/** @type {number} */ t) => t, back: (/** @type {number} */ t) => t };
     data = raw;
     if (squeeze.checked) {
       const start = raw.start.map(times.there);
-      data = { ...raw, start, length: raw.length.map((ms, i) => (ms === OPEN ? OPEN : times.there(raw.start[i] + ms) - start[i])) };
+      data = { ...raw, start, length: raw.length.map((/** @type {number} */ ms, /** @type {number} */ i) => (ms === OPEN ? OPEN : times.there(raw.start[i] + ms) - start[i])) };
     }
     shownNow = times.there(now);
     last = Math.max(1, shownNow);
     for (let i = 0; i < data.n; i++) last = Math.max(last, end(i));
-    laid.names = by === "family" ? families.map((f) => f.name) : by === "job" ? [...seen.keys()].map((job) => `job ${job}`) : raw.runners.map((r) => r.host);
+    if (ghost) last = Math.max(last, ghost[3]);
+    laid.names = by === "family" ? families.map((f) => f.name) : by === "job" ? [...seen.keys()].map((job) => `job ${job}`) : raw.runners.map((/** @type {any} */ r) => r.host);
     crowd = null;
     put(says, `${count(data.n, "attempt")} on ${count(data.runners.length, "runner")}`);
     draw();
@@ -149,7 +104,7 @@ export async function timeline(place) {
       if (!high || y > height) continue;
       const runner = by === "runner" && data.runners[g];
       if (runner && runner.stop_by_ms) {
-        const x = (ms) => Math.max(LEFT, LEFT + (times.there(ms - data.base) - from) * scale);
+        const x = (/** @type {number} */ ms) => Math.max(LEFT, LEFT + (times.there(ms - data.base) - from) * scale);
         c.fillStyle = ink("soft");
         c.fillRect(x(runner.started_ms), y, x(runner.ended_ms || runner.stop_by_ms) - x(runner.started_ms), high);
         c.fillStyle = ink("bad");
@@ -162,11 +117,11 @@ export async function timeline(place) {
     const drawn = new Float64Array(laid.total).fill(-1);
     const [runFrom, runOf] = [new Float64Array(laid.total), new Int16Array(laid.total).fill(-1)];
     const bar = Math.max(1, row - 1);
-    const flush = (r) => { if (runOf[r] >= 0) { use(color(runOf[r])); c.fillRect(runFrom[r], TOP + r * row + 1, drawn[r] - runFrom[r], bar); runOf[r] = -1; } };
+    const flush = (/** @type {number} */ r) => { if (runOf[r] >= 0) { use(color(runOf[r])); c.fillRect(runFrom[r], TOP + r * row + 1, drawn[r] - runFrom[r], bar); runOf[r] = -1; } };
     const [wait, bad] = [ink("wait"), ink("bad")];
     // Setting a style costs more than drawing with it.
     let used = "";
-    const use = (next) => { if (next !== used) { c.fillStyle = next; used = next; } };
+    const use = (/** @type {any} */ next) => { if (next !== used) { c.fillStyle = next; used = next; } };
     for (const i of laid.order) {
       const a = data.start[i], b = data.length[i] === OPEN ? shownNow : a + data.length[i];
       if (b < from || a > until) continue;
@@ -189,17 +144,29 @@ export async function timeline(place) {
       drawn[r] = right;
     }
     for (let r = 0; r < laid.total; r++) flush(r);
+    if (ghost) shadow(c, ghost.map((t) => Math.max(LEFT, LEFT + (t - from) * scale)), height, ink);
     canvas.dataset.row = String(row);
     clearTimeout(teller);
     teller = setTimeout(tellSpan, 120);
   }
 
-  function clip(c, text, width) {
+  /** What is predicted: nothing but a light hatch, which is no bar. @param {CanvasRenderingContext2D} c @param {number[]} xs @param {number} height @param {(name: string) => string} ink */
+  function shadow(c, [begin, early, likely, late], height, ink) {
+    c.fillStyle = ink("accent");
+    c.globalAlpha = 0.25;
+    for (let x = begin; x < likely; x += 6) c.fillRect(x, TOP, 1, height);
+    c.fillRect(early, TOP, Math.max(1, late - early), height);
+    c.globalAlpha = 1;
+    c.fillRect(likely, TOP - 8, 2, height);
+    c.fillText("predicted end", Math.min(likely + 4, box.clientWidth - 80), TOP + 14);
+  }
+
+  function clip(/** @type {any} */ c, /** @type {string} */ text, /** @type {number} */ width) {
     while (text.length > 3 && c.measureText(text).width > width) text = text.slice(0, -2) + "…";
     return text;
   }
 
-  function axis(c, from, until, scale, height, ink) {
+  function axis(/** @type {any} */ c, /** @type {number} */ from, /** @type {number} */ until, /** @type {any} */ scale, /** @type {number} */ height, /** @type {any} */ ink) {
     const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 864e5, 1728e5, 6048e5];
     const step = steps.find((ms) => (until - from) / ms < Math.max(2, box.clientWidth / 110)) || 6048e5;
     for (let t = Math.ceil(from / step) * step; t <= until; t += step) {
@@ -215,26 +182,23 @@ export async function timeline(place) {
     for (const [at] of times.cuts) { const x = LEFT + (times.there(at) - from) * scale; if (x > LEFT) c.fillText("≈", x - 9, STRIP + 20); }
   }
 
-  /** How many ran at once over the whole run, with what is seen of it. */
+  /** CPUs busy and there, and ready jobs, over the whole run, with what is seen of it. @param {CanvasRenderingContext2D} c @param {number} plot @param {(name: string) => string} ink */
   function strip(c, plot, ink) {
-    if (!crowd || crowd.length !== Math.ceil(plot) + 2) {
-      crowd = new Float64Array(Math.ceil(plot) + 2);
-      for (let i = 0; i < data.n; i++) {
-        const a = Math.floor((data.start[i] / last) * plot), b = Math.min(plot, Math.max(a + 1, Math.floor((end(i) / last) * plot)));
-        crowd[a]++;
-        crowd[Math.ceil(b)]--;
-      }
-      for (let i = 1; i < crowd.length; i++) crowd[i] += crowd[i - 1];
-    }
-    const top = crowd.reduce((a, b) => Math.max(a, b), 1);
+    if (!crowd || crowd.busy.length !== Math.ceil(plot) + 2) crowd = crowds(data, plot, (t) => (t / last) * plot, end, (ms) => times.there(ms - data.base), shownNow || last);
+    const { busy, there, ready } = crowd;
+    const most = (/** @type {Float64Array} */ all) => all.reduce((a, b) => Math.max(a, b), 1);
+    const [top, crowded] = [Math.max(most(busy), most(there)), most(ready)];
     c.fillStyle = ink("area");
-    for (let i = 0; i < plot; i++) { const high = (crowd[i] / top) * (STRIP - 8); c.fillRect(LEFT + i, STRIP - high, 1, high); }
+    for (let i = 0; i < plot; i++) { const high = (busy[i] / top) * (STRIP - 8); c.fillRect(LEFT + i, STRIP - high, 1, high); }
+    for (const [name, all, of] of /** @type {[string, Float64Array, number][]} */ ([["quiet", there, top], ["warn", ready, crowded]])) {
+      c.fillStyle = ink(name);
+      for (let i = 0; i < plot; i++) if (all[i] > 0) c.fillRect(LEFT + i, STRIP - (all[i] / of) * (STRIP - 8), 1, 1.5);
+    }
     c.fillStyle = ink("quiet");
-    c.fillText(`${num(top)} at once`, 4, 14);
-    c.fillText("drag to select", 4, 30);
+    [`${num(most(busy))} of ${num(most(there))} CPUs`, `${num(crowded)} ready at once`, "drag to select"].forEach((text, i) => c.fillText(text, 4, 14 + 14 * i));
     const [a, b] = brush || span || [0, last];
     if (a > 0 || b < last) {
-      const x = (t) => LEFT + Math.max(0, Math.min(1, t / last)) * plot;
+      const x = (/** @type {number} */ t) => LEFT + Math.max(0, Math.min(1, t / last)) * plot;
       c.globalAlpha = 0.75;
       c.fillStyle = ink("card");
       c.fillRect(LEFT, 4, x(a) - LEFT, STRIP - 4);
@@ -262,7 +226,7 @@ export async function timeline(place) {
     if (chosen.textContent !== text) put(chosen, text);
   }
 
-  function under(e) {
+  function under(/** @type {any} */ e) {
     const spot = canvas.getBoundingClientRect();
     const [from, until] = range();
     const t = from + ((e.clientX - spot.left - LEFT) / (spot.width - LEFT)) * (until - from);
@@ -272,7 +236,7 @@ export async function timeline(place) {
     return -1;
   }
 
-  function zoom(factor, middle) {
+  function zoom(/** @type {number} */ factor, /** @type {number | void} */ middle) {
     const [from, until] = range();
     const m = middle ?? (from + until) / 2;
     const next = /** @type {[number, number]} */ ([Math.max(0, m - (m - from) * factor), Math.min(last, m + (until - m) * factor)]);
@@ -280,7 +244,7 @@ export async function timeline(place) {
     draw();
   }
 
-  function pan(share) {
+  function pan(/** @type {number} */ share) {
     const [from, until] = range();
     const d = Math.max(-from, Math.min(last - until, (until - from) * share));
     if (d) { span = [from + d, until + d]; draw(); }
@@ -288,8 +252,8 @@ export async function timeline(place) {
 
   /** A drag in the strip selects, one below it moves. @type {[number, number] | null} */ let brush = null;
   let drag = 0, moved = false, down = false, anchor = 0;
-  const inStrip = (e) => e.clientY - canvas.getBoundingClientRect().top < STRIP + 4;
-  const ofWhole = (e) => { const spot = canvas.getBoundingClientRect(); return Math.max(0, Math.min(last, ((e.clientX - spot.left - LEFT) / (spot.width - LEFT)) * last)); };
+  const inStrip = (/** @type {any} */ e) => e.clientY - canvas.getBoundingClientRect().top < STRIP + 4;
+  const ofWhole = (/** @type {any} */ e) => { const spot = canvas.getBoundingClientRect(); return Math.max(0, Math.min(last, ((e.clientX - spot.left - LEFT) / (spot.width - LEFT)) * last)); };
   canvas.addEventListener("wheel", (e) => {
     if (!data || inStrip(e)) return;
     e.preventDefault();
@@ -334,7 +298,7 @@ export async function timeline(place) {
     if (data && keys[e.key]) { e.preventDefault(); e.stopPropagation(); keys[e.key](); }
   });
 
-  function step(by) {
+  function step(/** @type {number} */ by) {
     const at = laid.order.indexOf(current);
     current = laid.order[Math.max(0, Math.min(data.n - 1, at + by))] ?? -1;
     if (current >= 0) { const [from, until] = range(); if (data.start[current] < from || data.start[current] > until) span = [data.start[current] - (until - from) / 2, data.start[current] + (until - from) / 2]; hover(current, 200, TOP); }
@@ -342,7 +306,7 @@ export async function timeline(place) {
   }
 
   let asked = -1;
-  async function hover(i, px, py) {
+  async function hover(/** @type {number} */ i, /** @type {number} */ px, /** @type {number} */ py) {
     if (i < 0) { tip.hidden = true; asked = -1; return; }
     tip.style.left = `${Math.max(0, Math.min(px + 12, box.clientWidth - 245))}px`;
     tip.style.top = `${py + 14}px`;
@@ -351,37 +315,23 @@ export async function timeline(place) {
     asked = i;
     const of = families[family(i)];
     const took = raw.length[i] === OPEN ? now - raw.start[i] : raw.length[i];
-    const said = [badge(STATES[data.meta[i] & 15]), h("p.quiet", null, `${dur(took / 1000)} from ${clock(data.base + raw.start[i])}, waited ${dur(data.wait[i] / 1000)}`)];
-    put(tip, h("strong", null, of ? of.name : `job ${data.job[i]}`), said);
+    const said = [badge(STATES[data.meta[i] & 15]), h("p.quiet", `${dur(took / 1000)} from ${clock(data.base + raw.start[i])}, waited ${dur(data.wait[i] / 1000)}`)];
+    put(tip, h("strong", of ? of.name : `job ${data.job[i]}`), said);
     const one = await get(`/jobs/${data.job[i]}`).catch(() => null);
-    if (asked === i && one) put(tip, h("strong", null, one.name), said);
+    if (asked === i && one) put(tip, h("strong", one.name), said);
   }
 
-  function save(kind) {
-    if (!raw) return;
-    const out = [];
-    for (let i = 0; i < raw.n; i++) {
-      const [ms, of, runner, state] = [raw.length[i] === OPEN ? now - raw.start[i] : raw.length[i], families[family(i)]?.name || "", raw.runners[raw.meta[i] >>> 16], STATES[raw.meta[i] & 15]];
-      out.push(kind === "csv" ? [raw.job[i], JSON.stringify(of).replaceAll('\\"', '""'), runner.host, state, raw.base + raw.start[i], ms, raw.wait[i]].join(",") : { name: `${of} ${raw.job[i]}`, cat: of, ph: "X", ts: raw.start[i] * 1000, dur: ms * 1000, pid: raw.meta[i] >>> 16, tid: laid.slot[i], args: { job: raw.job[i], state, node: runner.host } });
-    }
-    if (kind === "csv") download(`attempts_wf${id}.csv`, ["job,family,node,state,started_ms,ms,waited_ms", ...out].join("\n") + "\n", "text/csv");
-    else download(`trace_wf${id}.json`, JSON.stringify({ traceEvents: out }), "application/json");
-  }
-
-  async function went() {
-    const [path, view] = await Promise.all([get(`/workflows/${id}/critical_path`), get(`/workflows/${id}/families`)]);
-    const cores = view.cpus;
-    put(panel, h("h2", null, "Where the time went"),
-      h("p", null, `Took ${dur(path.elapsed_seconds)}. It could not be faster than ${dur(path.seconds)} with any number of CPUs (${count(path.length, "job")} in a row)${cores ? `, nor than ${dur(Math.max(path.seconds, path.work_cpu_seconds / cores))} with ${count(cores, "CPU")}` : ""}. `,
-        path.lost_seconds > 0.5 ? `${dur(path.lost_seconds)} went into attempts that failed. ` : "", `A job waited ${dur(path.waited_seconds)} on average.`),
-      h("h3", null, "Critical path"), h("ol.path", null, path.jobs.slice(0, 30).map((one) => h("li", null, badge(one.status), " ", place.link(`j/${one.job_id}`, one.name), h("span.quiet", null, ` ${dur(one.seconds)}`)))),
-      path.length > 30 ? h("p.quiet", null, `and ${num(path.length - 30)} more`) : null);
-  }
+  const store = (/** @type {string} */ kind) => { if (raw) save(kind, id, raw, now, families, laid.slot); };
 
   const watcher = new ResizeObserver(draw);
   watcher.observe(box);
   place.leave(() => watcher.disconnect());
   if (!REPORT) place.leave(every(async () => { if (now && !brush) await load(); }, 5000));
   await load();
-  await went();
+  await timeSpent(place, panel);
+  if (!REPORT) await whatIf(place, what, (end) => {
+    const begin = Math.max(0, Date.now() - raw.base);
+    ghost = end && !squeeze.checked ? [begin, begin + end.low_seconds * 1000, begin + end.seconds * 1000, begin + end.high_seconds * 1000] : null;
+    lay();
+  });
 }

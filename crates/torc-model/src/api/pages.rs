@@ -44,8 +44,24 @@ pub struct FamiliesView {
     pub runners: i64,
     /// Runners that have been silent for too long.
     pub lost_contact_runners: i64,
+    /// What waits in the batch system's queue, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueView>,
     /// How attempts ended over the run.
     pub pace: PaceView,
+}
+
+/// Allocations of a workflow that wait in the batch system's queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QueueView {
+    /// How many.
+    pub allocations: i64,
+    /// The first of them waits since, ms since 1970.
+    pub since_ms: i64,
+    /// Why it waits, in the batch system's word and in plain ones.
+    pub why: Option<String>,
+    /// When the batch system plans to start the first of them, as far as it has said.
+    pub expected_start_ms: Option<i64>,
 }
 
 /// One family.
@@ -72,6 +88,9 @@ pub struct PaceView {
     pub ended: Vec<i64>,
     /// Of those, attempts that ended badly.
     pub failed: Vec<i64>,
+    /// Attempts that ran at the end of each slot.
+    #[serde(default)]
+    pub running: Vec<i64>,
 }
 
 /// One frame of the pulse: what has changed, small whatever the rate of jobs.
@@ -279,6 +298,18 @@ pub struct CriticalPathView {
     pub waited_seconds: f64,
     /// How long the run has taken so far.
     pub elapsed_seconds: f64,
+    /// CPU time that was asked for by attempts that failed or were lost, in CPU seconds.
+    #[serde(default)]
+    pub lost_cpu_seconds: f64,
+    /// CPU time that the runners had while they were there, in CPU seconds.
+    #[serde(default)]
+    pub there_cpu_seconds: f64,
+    /// The part of it that was free after the last attempt had started, in CPU seconds.
+    #[serde(default)]
+    pub idle_end_cpu_seconds: f64,
+    /// How long the run waited for its first runner.
+    #[serde(default)]
+    pub no_runner_seconds: f64,
 }
 
 /// A job on the critical path.
@@ -294,6 +325,10 @@ pub struct CriticalJob {
     pub family: i64,
     /// How long it took, or has taken so far.
     pub seconds: f64,
+    /// How long after the end of the job before it on the path it started: what it waited for was
+    /// no other job of the path.
+    #[serde(default)]
+    pub gap_seconds: f64,
 }
 
 words! {
@@ -466,6 +501,9 @@ pub struct LastAttempt {
     pub ended_ms: Option<i64>,
     /// Wall time.
     pub exec_seconds: Option<f64>,
+    /// CPU time.
+    #[serde(default)]
+    pub cpu_seconds: Option<f64>,
     /// Highest memory use.
     pub peak_memory_bytes: Option<i64>,
     /// Memory it was given.

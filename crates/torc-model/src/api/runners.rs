@@ -437,6 +437,9 @@ pub struct RunnerView {
     /// What a person asked of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<RunnerOrder>,
+    /// Its time is over at, ms since 1970, if it has an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_by_ms: Option<i64>,
 }
 
 /// What a leaving runner still has to do.

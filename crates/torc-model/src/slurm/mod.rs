@@ -14,6 +14,7 @@ pub mod logs;
 pub mod need;
 pub mod observe;
 pub mod profile;
+pub mod reason;
 pub mod sacct;
 pub mod script;
 pub mod squeue;

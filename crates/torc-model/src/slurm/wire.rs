@@ -36,6 +36,9 @@ pub struct AllocationView {
     pub ended_as: Option<AllocationEnd>,
     /// Why it waits, or how it ended.
     pub reason: Option<String>,
+    /// The same with what it means, where that is known.
+    #[serde(default)]
+    pub why: Option<String>,
     /// What its end meant for the attempts in it.
     pub cause: Option<Cause>,
     /// The action that asked for it.
@@ -63,6 +66,40 @@ pub struct AllocationView {
     pub was_too_short: bool,
     /// Runners alive in it.
     pub runners: i64,
+}
+
+/// What an allocation costs and what it was good for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AllocationUse {
+    /// The allocation.
+    pub allocation_id: i64,
+    /// Nodes it asks for.
+    pub nodes: i64,
+    /// Its walltime.
+    pub walltime_seconds: Option<i64>,
+    /// It ends at, ms since 1970, if it runs.
+    pub stop_by_ms: Option<i64>,
+    /// Node hours during which it had runners.
+    pub paid_node_hours: f64,
+    /// Of those, what attempts that succeeded asked for.
+    pub useful_node_hours: f64,
+}
+
+/// A piece of what the batch job of an allocation wrote.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AllocationLogView {
+    /// The allocation.
+    pub allocation_id: i64,
+    /// The file.
+    pub path: String,
+    /// Where the piece begins, in bytes.
+    pub offset: i64,
+    /// Where the next piece begins.
+    pub next_offset: i64,
+    /// Size of the file.
+    pub size: i64,
+    /// The piece; bytes that are no text are replaced.
+    pub text: String,
 }
 
 /// Asks for allocations. A repeat with the same key answers with the same ones.

@@ -6,17 +6,22 @@ use super::error::ApiError;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::{self, list_query};
-use super::{Answer, App};
+use super::{Answer, App, logs};
+use crate::clock::now_ms;
 use crate::store::read::{AllocationFilter, Thing};
 use axum::extract::State;
+use serde::Deserialize;
+use std::path::{Path as FilePath, PathBuf};
 use torc_model::api::Page;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::wire::{
-    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest,
-    RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
+    AllocationLogView, AllocationUse, AllocationView, Allocations, BeginSubmission, Observations,
+    ObservedView, RegenerateRequest, RegeneratedView, ScheduleNodes, SubmissionOrders,
+    SubmissionReport,
 };
 use torc_model::status::AllocationStatus;
 use torc_model::token::Grant;
+use utoipa::IntoParams;
 
 list_query! {
     /// Which allocations.
@@ -90,6 +95,107 @@ pub async fn get_allocation(
     let allocation = app.reader().get_allocation(id).await?;
     caller.check(allocation.workflow_id)?;
     Ok(Json(allocation))
+}
+
+/// What the allocations of a workflow cost and were good for, the newest first.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/allocation_uses",
+    operation_id = "list_allocation_uses",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "At most 500 allocations.", body = Page<AllocationUse>), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn list_allocation_uses(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Page<AllocationUse>> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    // The time of those that run passes without an event.
+    let stamp = now_ms();
+    let make = async { Ok(app.reader().allocation_uses(id, stamp).await?) };
+    let uses = app.inner.shown.allocations.get(id, stamp, make).await?;
+    Ok(Json(Page::whole((*uses).clone())))
+}
+
+/// Which piece of the output.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetAllocationOutput {
+    /// `stdout` (the default) or `stderr`.
+    pub stream: Option<String>,
+    /// Where to begin, in bytes; negative counts from the end.
+    pub offset: Option<i64>,
+    /// At most this many bytes; 65536 unless given.
+    #[param(minimum = 1, maximum = 1048576)]
+    pub limit: Option<i64>,
+}
+
+/// A piece of what the batch job of an allocation wrote.
+#[utoipa::path(
+    get,
+    path = "/scheduled_compute_nodes/{id}/output",
+    operation_id = "get_allocation_output",
+    tag = "allocations",
+    params(("id" = i64, Path, description = "The allocation."), GetAllocationOutput),
+    responses((status = 200, description = "A piece of the output.", body = AllocationLogView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_allocation_output(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Query(query): Query<GetAllocationOutput>,
+) -> Answer<AllocationLogView> {
+    caller.check(app.reader().get_allocation(id).await?.workflow_id)?;
+    let end = match query.stream.as_deref() {
+        None | Some("stdout") => "o",
+        Some("stderr") => "e",
+        Some(other) => {
+            let message = format!("`{other}` is no stream (known: stdout, stderr)");
+            return Err(ApiError::bad_query("stream", message));
+        }
+    };
+    let limit = logs::checked_limit(query.limit)?;
+    let (directories, name) = app.reader().allocation_output(id).await?;
+    let place = directories.first().map_or_else(PathBuf::new, PathBuf::from);
+    let files: Vec<PathBuf> = directories
+        .iter()
+        .map(|directory| FilePath::new(directory).join(format!("{name}.{end}")))
+        .filter(|path| path.is_absolute())
+        .collect();
+    let piece = crate::slow_files::look(place, move || {
+        logs::first_readable(&files, query.offset.unwrap_or(0), limit)
+    });
+    let (path, piece) = piece.await.map_err(ApiError::hangs)??;
+    Ok(Json(AllocationLogView {
+        allocation_id: id,
+        path: path.display().to_string(),
+        offset: piece.offset,
+        next_offset: piece.offset + piece.length,
+        size: piece.size,
+        text: piece.text,
+    }))
+}
+
+/// Gives up an allocation that waits; a submitter that reaches Slurm takes it back.
+#[utoipa::path(
+    post,
+    path = "/scheduled_compute_nodes/{id}/cancel",
+    operation_id = "cancel_scheduled_compute_node",
+    tag = "allocations",
+    params(("id" = i64, Path, description = "The allocation.")),
+    responses((status = 200, description = "The allocation.", body = AllocationView), Refusals)
+)]
+pub async fn cancel_allocation(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+) -> Answer<AllocationView> {
+    Ok(Json(app.store().cancel_allocation(id).await?))
 }
 
 /// Asks for allocations; a submitter that reaches Slurm sends them. A repeat with the same key

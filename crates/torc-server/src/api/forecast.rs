@@ -27,6 +27,8 @@ pub struct GetForecast {
     /// GPUs of each node.
     #[param(minimum = 0)]
     pub gpus: Option<i64>,
+    /// With everything that failed tried again now; for workflows of at most 20,000 jobs.
+    pub recover: Option<bool>,
 }
 
 /// When a workflow is expected to be over: with the runners that are there, or with the machines that
@@ -47,15 +49,16 @@ pub async fn get_forecast(
     Query(query): Query<GetForecast>,
 ) -> Answer<ForecastView> {
     caller.check(WorkflowId(id))?;
-    let GetForecast { nodes, cores, memory_bytes, gpus } = query;
+    let GetForecast { nodes, cores, memory_bytes, gpus, recover } = query;
+    let recover = recover == Some(true);
     let nodes = nodes.map(|nodes| nodes.clamp(1, 10_000));
     let assumed = Machines { nodes, cores, memory_bytes, gpus };
     let id = WorkflowId(id);
-    if assumed == Machines::default() {
-        let make = async { Ok(app.store().forecast(id, assumed).await?) };
+    if assumed == Machines::default() && !recover {
+        let make = async { Ok(app.store().forecast(id, assumed, false).await?) };
         let stamp = app.reader().last_event_id(id).await?;
         let seen = app.inner.shown.forecast.get(id, stamp, make).await?;
         return Ok(Json((*seen).clone()));
     }
-    Ok(Json(app.store().forecast(id, assumed).await?))
+    Ok(Json(app.store().forecast(id, assumed, recover).await?))
 }

@@ -68,13 +68,7 @@ pub async fn get_logs(
     let stream = query.stream.as_deref().map_or(Ok(Stream::Stdout), |text| {
         word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
     })?;
-    let limit = query.limit.unwrap_or(DEFAULT_BYTES);
-    if !(1..=MAX_BYTES).contains(&limit) {
-        return Err(ApiError::bad_query(
-            "limit",
-            format!("`limit` is {limit}; it goes from 1 to {MAX_BYTES}"),
-        ));
-    }
+    let limit = checked_limit(query.limit)?;
     let logs = app.reader().find_logs(job, query.run_id, query.attempt_id).await?;
     let logs = logs.ok_or_else(|| {
         ApiError::not_found(format!("job {id} has no such attempt that has started"))
@@ -158,6 +152,36 @@ pub fn read_log(order: &ReadLog) -> LogPiece {
             LogPiece { id: order.id, error: Some(error.to_string()), ..LogPiece::default() }
         }
     }
+}
+
+/// How many bytes of a file to read at most.
+pub fn checked_limit(limit: Option<i64>) -> Result<i64, ApiError> {
+    let limit = limit.unwrap_or(DEFAULT_BYTES);
+    match (1..=MAX_BYTES).contains(&limit) {
+        true => Ok(limit),
+        false => Err(ApiError::bad_query(
+            "limit",
+            format!("`limit` is {limit}; it goes from 1 to {MAX_BYTES}"),
+        )),
+    }
+}
+
+/// A piece of the first of these files that can be read.
+pub fn first_readable(
+    files: &[PathBuf],
+    offset: i64,
+    limit: i64,
+) -> Result<(PathBuf, Piece), ApiError> {
+    let mut problem = ApiError::not_found("it has written nothing yet");
+    for path in files {
+        let piece =
+            torc_fs::open(path, Trust::Log).and_then(|file| read_piece(&file, offset, limit));
+        match piece {
+            Ok(piece) => return Ok((path.clone(), piece)),
+            Err(error) => problem = unreadable(path, &error),
+        }
+    }
+    Err(problem)
 }
 
 /// The directory by which a file system that hangs is remembered.
@@ -250,11 +274,16 @@ fn unreadable(path: &FilePath, error: &std::io::Error) -> ApiError {
         .hint("it may be gone, or on a machine that the server cannot see")
 }
 
-struct Piece {
-    offset: i64,
-    length: i64,
-    size: i64,
-    text: String,
+/// Bytes of a file as text.
+pub struct Piece {
+    /// Where it begins.
+    pub offset: i64,
+    /// Bytes of it.
+    pub length: i64,
+    /// Of the file.
+    pub size: i64,
+    /// What is no text is replaced.
+    pub text: String,
 }
 
 fn read_piece(file: &File, offset: i64, limit: i64) -> std::io::Result<Piece> {

@@ -37,6 +37,7 @@ mod openapi;
 pub mod page;
 mod page_access;
 pub mod page_files;
+mod page_squeeze;
 mod pages;
 mod pool;
 mod pool_reads;

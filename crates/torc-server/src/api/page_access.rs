@@ -17,7 +17,7 @@ const HIDDEN: [&str; 7] = [
 /// A session may look at itself and end itself.
 const OWN: &str = "/ui_sessions/current";
 /// What a session that may act may change.
-const CHANGES: [(Method, &str); 7] = [
+const CHANGES: [(Method, &str); 9] = [
     (Method::POST, "/jobs/act"),
     (Method::POST, "/workflows/{id}/recover"),
     (Method::POST, "/workflows/{id}/cancel"),
@@ -25,6 +25,8 @@ const CHANGES: [(Method, &str); 7] = [
     (Method::POST, "/classifications/{id}/accept"),
     (Method::POST, "/classifications/{id}/reject"),
     (Method::POST, "/workflows/{id}/classify"),
+    (Method::POST, "/scheduled_compute_nodes"),
+    (Method::POST, "/scheduled_compute_nodes/{id}/cancel"),
 ];
 
 /// Whether a session may make this request; `path` is that of the route.
@@ -65,8 +67,13 @@ mod tests {
             for hidden in ["/webhooks", "/webhooks/{id}", "/reservations", "/ui_sessions"] {
                 assert!(!may(scope, Method::GET, hidden), "{hidden}");
             }
-            for closed in ["/workflows", "/workflows/{id}/claim", "/ui_codes", "/attempts/complete"]
-            {
+            for closed in [
+                "/workflows",
+                "/workflows/{id}/claim",
+                "/ui_codes",
+                "/attempts/complete",
+                "/scheduled_compute_nodes/begin",
+            ] {
                 assert!(!may(scope, Method::POST, closed), "{closed}");
             }
             assert!(!may(scope, Method::DELETE, "/workflows/{id}"));

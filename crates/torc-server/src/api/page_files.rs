@@ -4,6 +4,7 @@
 //! one file is packed to three quarters of what the modules are packed to one by one. The offline
 //! report has the same script inside.
 
+use super::page_squeeze::squeezed;
 use axum::http::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
@@ -33,6 +34,7 @@ files!(
     "draw.js",
     "ansi.js",
     "act.js",
+    "nodes.js",
     "workflows.js",
     "overview.js",
     "jobs.js",
@@ -40,10 +42,11 @@ files!(
     "compare.js",
     "job.js",
     "failures.js",
+    "bars.js",
+    "whatif.js",
     "timeline.js",
     "graph.js",
     "resources.js",
-    "nodes.js",
     "events.js",
     "keys.js",
     "app.js",
@@ -101,7 +104,7 @@ pub fn file(name: &str) -> &'static str {
 /// gives what it exports to the object `M`.
 pub fn modules() -> String {
     let modules = FILES.iter().filter(|(name, _)| name.ends_with(".js"));
-    modules.map(|(name, text)| module(name, text)).collect()
+    modules.map(|(name, text)| squeezed(&module(name, text))).collect()
 }
 
 fn module(name: &str, text: &str) -> String {
@@ -152,6 +155,7 @@ fn without_types(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page_squeeze::undeclared;
     use super::*;
     use std::collections::HashSet;
 
@@ -194,6 +198,15 @@ mod tests {
             }
         }
         assert!(seen.contains("app.js"));
+    }
+
+    /// A global that is not known could get the short name of a variable of its module.
+    #[test]
+    fn modules_use_known_globals_only() {
+        for (name, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
+            let unknown = undeclared(&module(name, text));
+            assert!(unknown.is_empty(), "{name} uses {unknown:?}: add them to the known globals");
+        }
     }
 
     #[test]

@@ -150,6 +150,7 @@ pub async fn get_families(
         cpus: around.cpus,
         runners: around.runners,
         lost_contact_runners: around.lost_contact_runners,
+        queue: around.queue,
         pace: (*pace).clone(),
     }))
 }
@@ -335,6 +336,8 @@ pub struct GetGraph {
     /// Up to this many steps away from it; 2 unless given.
     #[param(minimum = 1, maximum = 10)]
     pub hops: Option<i64>,
+    /// With `focus`: the jobs on all ways between the two, whichever comes first.
+    pub to: Option<i64>,
 }
 
 impl GetGraph {
@@ -403,11 +406,22 @@ pub async fn get_graph(
         ));
     }
     let grouping = query.grouping()?;
-    if let Some(job) = query.focus {
+    if query.to.is_some() && query.focus.is_none() {
+        return Err(ApiError::bad_query("to", "`to` needs `focus`, where the ways begin"));
+    }
+    for job in [query.focus, query.to].into_iter().flatten() {
         if app.reader().workflow_of_job(JobId(job)).await? != id {
             return Err(ApiError::not_found(format!("workflow {id} has no job {job}")));
         }
-        return Ok(Json(app.reader().graph_around(JobId(job), hops as usize).await?));
+    }
+    match (query.focus, query.to) {
+        (Some(job), Some(to)) => {
+            return Ok(Json(app.reader().graph_between(id, JobId(job), JobId(to)).await?));
+        }
+        (Some(job), None) => {
+            return Ok(Json(app.reader().graph_around(JobId(job), hops as usize).await?));
+        }
+        (None, _) => {}
     }
     if let Some(family) = query.open {
         let index = app.family_index(id).await?;
@@ -544,7 +558,7 @@ pub struct GetTimeline {
 /// The bytes: `TTL1`, u32 n, i64 base_ms, u32 flags (bit 0: more follow), u32 length of the JSON at
 /// the end; then n times u32 each of job id, start, length (u32::MAX: it runs), wait before the
 /// start (all in ms, starts since base_ms), and `runner << 16 | family << 4 | state`; then JSON with
-/// `runners` and `after`. States count queued, claimed, running, completed, failed, canceled,
+/// `runners`, `family_cpus` (number of a family, CPUs that one of its jobs asks for) and `after`. States count queued, claimed, running, completed, failed, canceled,
 /// terminated from 0.
 #[utoipa::path(
     get,

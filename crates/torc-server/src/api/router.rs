@@ -212,6 +212,9 @@ pub(super) fn table() -> Vec<Route> {
         route!(allocations::report_submission),
         route!(allocations::observe_allocations),
         route!(allocations::get_allocation),
+        route!(allocations::get_allocation_output),
+        route!(allocations::cancel_allocation),
+        route!(allocations::list_allocation_uses),
         route!(allocations::regenerate),
     ]
 }

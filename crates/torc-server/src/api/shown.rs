@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use torc_model::api::{CriticalPathView, FailureGroup, FamilyResources, PaceView};
 use torc_model::forecast::ForecastView;
 use torc_model::ids::WorkflowId;
+use torc_model::slurm::wire::AllocationUse;
 
 use crate::store::FamilyCounts;
 use crate::store::read::{FamilyGraph, FamilyIndex};
@@ -30,6 +31,7 @@ pub struct Shown {
     pub critical_path: Cache<CriticalPathView>,
     pub timeline: Cache<Vec<u8>>,
     pub forecast: Cache<ForecastView>,
+    pub allocations: Cache<Vec<AllocationUse>>,
 }
 
 impl Default for Shown {
@@ -45,6 +47,7 @@ impl Default for Shown {
             critical_path: Cache::new(later),
             timeline: Cache::new(later),
             forecast: Cache::new(later),
+            allocations: Cache::new(later),
         }
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         slurm_job_id: row.get(8)?,
         state: row.get(9)?,
         reason: row.get(10)?,
+        why: row.get::<_, Option<String>>(10)?.as_deref().map(torc_model::slurm::reason::text),
         cause: cause(row, 11)?,
         action_id: row.get::<_, Option<i64>>(12)?.map(ActionId),
         start_one_worker_per_node: row.get(13)?,

@@ -16,6 +16,7 @@ use torc_model::forecast::{ForecastView, LimitedBy, Machines};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Plan, SlurmScheduler};
 use torc_model::slurm::parse_clock;
+use torc_model::status::{JobStatus, Origin};
 
 /// Machines that are only assumed have numbers that no runner has.
 const ASSUMED: i64 = 1 << 40;
@@ -44,27 +45,44 @@ struct Snapshot {
 }
 
 impl Store {
-    /// When a workflow is expected to be over, with the runners that are there or with others.
+    /// When a workflow is expected to be over, with the runners that are there or with others, and
+    /// with or without its failures tried again now.
     pub async fn forecast(
         &self,
         id: WorkflowId,
         assumed: Machines,
+        recover: bool,
     ) -> Result<ForecastView, Refusal> {
-        let snapshot = self.writer.call_routine(move |tx| snapshot(tx, id, &assumed)).await?;
+        let snapshot =
+            self.writer.call_routine(move |tx| snapshot(tx, id, &assumed, recover)).await?;
         tokio::task::spawn_blocking(move || snapshot.view(Some(id)))
             .await
             .map_err(|_| Refusal::internal("the forecast could not be made"))
     }
 }
 
-fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snapshot, Failed> {
+fn snapshot(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    assumed: &Machines,
+    recover: bool,
+) -> Result<Snapshot, Failed> {
     let now = tx.now;
     let state = tx.workflow(id)?;
-    let is_again = state.is_complete();
+    if recover && state.len() > MAX_SIMULATED {
+        let message = format!(
+            "workflow {id} has more than {MAX_SIMULATED} jobs; what its recovery would take is not simulated"
+        );
+        return Err(Refusal::invalid("recover", message).into());
+    }
+    let is_again = state.is_complete() && !recover;
     let basis = if state.len() > MAX_SIMULATED {
         Basis::Rest(state.rest(now))
     } else {
         let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
+        if recover {
+            try_again(&mut workflow, now);
+        }
         workflow.initialize_unstored(now);
         workflow.take_changes();
         Basis::Whole(Box::new(workflow))
@@ -98,6 +116,29 @@ fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snaps
     }
     let limits = tx.state.limits.clone();
     Ok(Snapshot { basis, limits, machines, is_again, waits_for_nodes, now })
+}
+
+/// Opens what failed, as `torc recover` would.
+fn try_again(workflow: &mut Workflow, now: i64) {
+    workflow.resume();
+    let failed: Vec<(JobId, JobStatus)> =
+        workflow.jobs().map(|job| (job.id(), job.status())).collect();
+    for (id, status) in failed {
+        let Some(index) = workflow.find(id) else { continue };
+        match status {
+            JobStatus::Failed | JobStatus::Terminated => {
+                workflow.again(index, Origin::Recovered, now);
+            }
+            JobStatus::PendingFailed => {
+                let done = workflow.classify(index, true, now);
+                debug_assert!(
+                    done.is_ok(),
+                    "one that waits for a verdict can be retried: {done:?}"
+                );
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Nodes that wait in Slurm's queue, from when Slurm plans to start them. Those for which Slurm has

@@ -89,8 +89,8 @@ use torc_model::recovery::{
     RecoverRequest, RecoverView,
 };
 use torc_model::slurm::wire::{
-    Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
-    ScheduleNodes, SubmissionOrders, SubmissionReport,
+    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest,
+    RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 use torc_model::status::{DeliveryState, RunnerOrder};
 use writer::{Handle, Tx};
@@ -725,6 +725,11 @@ impl Store {
         report: SubmissionReport,
     ) -> Result<Allocations, Refusal> {
         self.writer.call(move |tx| allocations::submitted(tx, &report)).await
+    }
+
+    /// Gives up an allocation that waits.
+    pub async fn cancel_allocation(&self, id: i64) -> Result<AllocationView, Refusal> {
+        self.writer.call(move |tx| unneeded::cancel(tx, id)).await
     }
 
     /// Takes in what was seen of allocations in Slurm.

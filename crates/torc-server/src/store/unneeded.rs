@@ -5,15 +5,16 @@
 //! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
-use super::allocation_rows::{COLUMNS, step, view};
+use super::allocation_rows::{COLUMNS, find, step, view};
 use super::allocations::complete;
 use super::load::parse;
+use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::BTreeMap;
 use torc_engine::{AllocationEvent, Change};
-use torc_model::api::Capacity;
+use torc_model::api::{Capacity, ErrorCode};
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Settings, SlurmScheduler};
@@ -54,6 +55,32 @@ pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Gives up one that a user does not want any more, while it waits.
+pub fn cancel(tx: &mut Tx<'_>, id: i64) -> Result<AllocationView, Failed> {
+    let found = |tx: &Tx<'_>| -> Result<AllocationView, Failed> {
+        Ok(find(tx, id)?.ok_or_else(|| Refusal::not_found("allocation", id))?)
+    };
+    let row = found(tx)?;
+    match row.status {
+        // Again is as good as once.
+        _ if row.unneeded_since_ms.is_some() => return Ok(row),
+        AllocationStatus::Planned | AllocationStatus::Pending => give_up(tx, &row)?,
+        AllocationStatus::Submitting | AllocationStatus::Active | AllocationStatus::Complete => {
+            let message =
+                format!("allocation {id} is {}; only one that waits can be canceled", row.status);
+            let hint = match (&row.slurm_job_id, row.status) {
+                (Some(job), AllocationStatus::Active) => {
+                    Some(format!("its jobs are lost with it: `scancel {job}`"))
+                }
+                (_, AllocationStatus::Submitting) => Some("it is being sent; try again".to_owned()),
+                _ => None,
+            };
+            return Err(Refusal::conflict(ErrorCode::WrongStatus, message).maybe_hint(hint).into());
+        }
+    }
+    found(tx)
 }
 
 /// What is known of allocations of this scheduler.

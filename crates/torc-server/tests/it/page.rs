@@ -271,6 +271,16 @@ async fn jobs_are_seen_by_family_from_memory_and_from_the_database() {
     let near = world.get(&format!("/workflows/{id}/graph?focus={job}&hops=1")).await.ok();
     assert_eq!(near["nodes"].as_array().unwrap().len(), 3);
     let graph = async |query: &str| world.get(&format!("/workflows/{id}/graph?{query}")).await;
+    let ends =
+        world.get(&format!("/jobs?workflow_id={id}&where=name~%5E(prep|report)%24")).await.ok();
+    let [first, last] = [0, 1].map(|at| ends["items"][at]["id"].as_i64().unwrap());
+    for between in [format!("focus={first}&to={last}"), format!("focus={last}&to={first}")] {
+        let ways = graph(&between).await.ok();
+        assert_eq!(ways["nodes"].as_array().unwrap().len(), 32, "{between}");
+    }
+    let apart = graph(&format!("focus={job}&to={}", job + 1)).await.ok();
+    assert_eq!(apart["nodes"].as_array().unwrap().len(), 2, "neither waits for the other");
+    assert_eq!(apart["edges"], json!([]));
     let by_prefix = graph("group=prefix").await.ok();
     assert_eq!(
         (&by_prefix["group"], &by_prefix["nodes"][1]["where"]),
@@ -293,6 +303,7 @@ async fn jobs_are_seen_by_family_from_memory_and_from_the_database() {
         ("group=pattern&pattern=(", "unclosed group"),
         ("pattern=(x)", "`pattern` is for `group=pattern`"),
         ("open=3", "no family 3"),
+        ("to=1", "`to` needs `focus`"),
         ("open=0&offset=-1", "begins with 0"),
     ] {
         let answer = graph(wrong).await;
@@ -443,4 +454,56 @@ async fn the_timeline_has_a_bar_for_every_attempt_that_started() {
     let names = u32::from_le_bytes(bytes[20..24].try_into().unwrap()) as usize;
     let names: Value = serde_json::from_slice(&bytes[bytes.len() - names..]).unwrap();
     assert_eq!(names["runners"][0]["host"], "here");
+}
+
+#[tokio::test]
+async fn a_forecast_with_failures_tried_again_has_more_to_do() {
+    let world = World::new().await;
+    let id = sweep(&world).await;
+    let plain = world.get(&format!("/workflows/{id}/forecast")).await.ok();
+    let again = world.get(&format!("/workflows/{id}/forecast?recover=true")).await.ok();
+    // 26 were left; the 4 that failed and the one canceled behind them come on top.
+    assert_eq!((&plain["jobs"], &again["jobs"]), (&json!(26), &json!(31)));
+    assert_eq!(again["is_again"], false);
+    let jobs = world.get(&format!("/jobs?workflow_id={id}&where=status:failed")).await.ok();
+    assert_eq!(jobs["total_count"], 4, "nothing was changed");
+}
+
+#[tokio::test]
+async fn an_allocation_that_waits_is_given_up_and_told_of() {
+    let world = World::new().await;
+    let spec = json!({
+        "name": "w",
+        "slurm_schedulers": [{"name": "short", "account": "a", "nodes": 2, "walltime": "01:00:00"}],
+        "jobs": [{"name": "a", "command": "true", "scheduler": "short"}]
+    });
+    let created = world.post("/workflows", &json!({"spec": spec, "initialize": true})).await.ok();
+    let id = created["id"].as_i64().unwrap();
+    let (read, act) = (session(&world, "read").await, session(&world, "act").await);
+    let asked = json!({"workflow_id": id, "scheduler": "short", "count": 1, "key": "k"});
+    let nodes = "/scheduled_compute_nodes";
+    let refused = world.call(Method::POST, nodes, Some(&read), Some(&asked)).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let made = world.call(Method::POST, nodes, Some(&act), Some(&asked)).await.ok();
+    let allocation = made["items"][0]["id"].as_i64().unwrap();
+    let queue = world.get(&format!("/workflows/{id}/families")).await.ok()["queue"].clone();
+    assert_eq!(queue["allocations"], 1);
+    let uses = world.get(&format!("/workflows/{id}/allocation_uses")).await.ok();
+    assert_eq!(
+        (&uses["items"][0]["nodes"], &uses["items"][0]["walltime_seconds"]),
+        (&json!(2), &json!(3600))
+    );
+    let nothing = world.get(&format!("{nodes}/{allocation}/output")).await;
+    assert_eq!(nothing.status, StatusCode::NOT_FOUND);
+    let wrong = world.get(&format!("{nodes}/{allocation}/output?stream=both")).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    let cancel = format!("{nodes}/{allocation}/cancel");
+    for _ in 0..2 {
+        let gone = world.call(Method::POST, &cancel, Some(&act), Some(&json!({}))).await.ok();
+        assert_eq!((&gone["status"], &gone["ended_as"]), (&json!("complete"), &json!("not_sent")));
+    }
+    assert_eq!(world.get(&format!("/workflows/{id}/families")).await.ok().get("queue"), None);
+    let unknown =
+        world.call(Method::POST, &format!("{nodes}/999/cancel"), None, Some(&json!({}))).await;
+    assert!(unknown.status.is_client_error());
 }

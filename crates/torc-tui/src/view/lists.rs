@@ -8,6 +8,7 @@ use crate::state::{InputFor, Overlay, State, Target};
 use crate::theme::Tone;
 use ratatui::layout::Rect;
 use torc_model::api::{EventView, FamiliesView, RunnerView, WorkflowView};
+use torc_model::slurm;
 use torc_model::slurm::wire::AllocationView;
 use torc_model::status::{JobStatus, RunnerState};
 
@@ -38,34 +39,8 @@ const ALLOCATIONS: [Column; 6] = [
     right("Ended", 15, 5),
 ];
 
-/// Slurm's reasons in plain words, as on the page.
-fn plain_reason(reason: &str) -> Option<&'static str> {
-    Some(match reason {
-        "Priority" => "others are before it in the queue",
-        "Resources" => "no nodes are free yet",
-        "QOSMaxCpuPerUserLimit" => "you use as many CPUs as your QOS allows",
-        "AssocGrpCpuLimit" => "your account uses as many CPUs as it may",
-        "AssocMaxJobsLimit" => "your account runs as many jobs as it may",
-        "PartitionTimeLimit" => "it asks for more time than the partition allows",
-        "PartitionNodeLimit" => "it asks for more nodes than the partition has",
-        "ReqNodeNotAvail" => "nodes it needs are down or reserved",
-        "BeginTime" => "it may not begin yet",
-        "Dependency" => "it waits for another job",
-        "QOSMaxJobsPerUserLimit" => "you run as many jobs as your QOS allows",
-        "AssocGrpGRES" => "your account uses as many GPUs as it may",
-        "JobHeldUser" => "you hold it",
-        "JobHeldAdmin" => "an administrator holds it",
-        "Licenses" => "no licence is free",
-        _ => return None,
-    })
-}
-
 fn why(allocation: &AllocationView) -> String {
-    let Some(reason) = &allocation.reason else { return String::new() };
-    match plain_reason(reason) {
-        Some(plain) => format!("{reason}: {plain}"),
-        None => reason.clone(),
-    }
+    allocation.reason.as_deref().map(slurm::reason::text).unwrap_or_default()
 }
 
 /// An allocation on one line of Overview.

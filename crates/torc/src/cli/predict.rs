@@ -18,6 +18,7 @@ use torc_spec::Source;
 Examples:
   torc predict                              the latest workflow, with the runners that are there
   torc predict sweep --cores 64 --nodes 4   the same on four nodes of 64 CPUs
+  torc predict sweep --recover              with everything that failed tried again now
   torc predict sweep.yaml --cores 16        a file that was not submitted, by its `runtime`s
   torc -f json predict 3                    for a program
 
@@ -44,6 +45,10 @@ pub struct Args {
     /// GPUs of each node
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     gpus: Option<i64>,
+
+    /// With everything that failed tried again now
+    #[arg(long)]
+    recover: bool,
 }
 
 impl Args {
@@ -57,6 +62,11 @@ impl Args {
         };
         let file = Path::new(&self.workflow);
         if file.is_file() {
+            if self.recover {
+                return Err(Error::usage(
+                    "`--recover` is for a workflow; nothing of a file has failed",
+                ));
+            }
             let wrong = |errors: torc_spec::Diagnostics| Error::Spec {
                 rendered: errors.render(console::colors_enabled_stderr()),
             };
@@ -69,7 +79,7 @@ impl Args {
         }
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
-            let forecast = client.forecast(workflow.id, &assumed).await?;
+            let forecast = client.forecast(workflow.id, &assumed, self.recover).await?;
             context.output.value(&forecast, |forecast| render(&workflow.name, forecast))?;
             Ok(Exit::Success)
         })

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
 use torc_model::api::{FailureGroup, FamiliesView, FamilyResources, JobView, Page, WorkflowView};
+use torc_model::status::JobStatus;
 use torc_model::words::{count, grouped};
 use torc_server::api::page_files;
 
@@ -69,6 +70,9 @@ impl Args {
             .value(&answer, |_| format!("{}\n", output::escape::line(&path.display().to_string())))
     }
 }
+
+/// Changes that the summary names.
+const MAX_CHANGES: usize = 20;
 
 /// Everything a report tells.
 struct Run {
@@ -125,10 +129,14 @@ impl Run {
         }
         // The names of the hosts stand at the end of the timeline.
         let bars = 24 + self.timeline.bars.len() * 20;
+        let kept: Value = serde_json::from_slice(&self.timeline.bytes[bars..]).unwrap_or_default();
         let runners: Vec<Value> = (0..self.timeline.runners.len())
-            .map(|number| json!({"id": number + 1, "host": format!("runner {}", number + 1)}))
+            .map(|number| {
+                let cpus = &kept["runners"][number]["cpus"];
+                json!({"id": number + 1, "host": format!("runner {}", number + 1), "cpus": cpus})
+            })
             .collect();
-        let names = json!({"runners": runners}).to_string();
+        let names = json!({"runners": runners, "family_cpus": kept["family_cpus"]}).to_string();
         self.timeline.bytes.truncate(bars);
         self.timeline.bytes[20..24].copy_from_slice(&(names.len() as u32).to_le_bytes());
         self.timeline.bytes.extend_from_slice(names.as_bytes());
@@ -283,7 +291,34 @@ impl Run {
             [job.name.clone(), status, human::seconds(*seconds), grouped(job.attempt_id)]
         });
         html += &table("Slowest jobs", ["Job", "Status", "Time", "Attempts"], rows);
-        html
+        html + &self.retries()
+    }
+
+    /// Jobs that were tried more than once, by family, and what was changed for them.
+    fn retries(&self) -> String {
+        let mut families: BTreeMap<&str, [i64; 3]> = BTreeMap::new();
+        for job in self.jobs.iter().filter(|job| job.attempt_id > 1) {
+            let [jobs, more, recovered] = families.entry(&job.family).or_default();
+            *jobs += 1;
+            *more += job.attempt_id - 1;
+            *recovered += i64::from(job.status == JobStatus::Completed);
+        }
+        let rows = families.iter().map(|(family, [jobs, more, recovered])| {
+            [(*family).to_owned(), grouped(*jobs), grouped(*more), grouped(*recovered)]
+        });
+        let head = ["Family", "Jobs tried again", "Further attempts", "Succeeded then"];
+        let retries = table("Retries", head, rows);
+        let text = |value: &Value| match value {
+            Value::Null => "–".into(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let changes = self.adjustments["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let rows = changes
+            .iter()
+            .take(MAX_CHANGES)
+            .map(|change| ["job_name", "field", "from", "to", "why"].map(|key| text(&change[key])));
+        retries + &table("What was changed for them", ["Job", "What", "From", "To", "Why"], rows)
     }
 }
 

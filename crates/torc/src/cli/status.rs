@@ -49,7 +49,7 @@ impl Args {
             let status = client.workflow_status(workflow.id).await?;
             let forecast = match status.is_complete || status.run_id == 0 || status.is_canceled {
                 true => None,
-                false => Some(client.forecast(workflow.id, &Machines::default()).await?),
+                false => Some(client.forecast(workflow.id, &Machines::default(), false).await?),
             };
             if context.output.is_json() {
                 context.output.json(&StatusWithForecast { status: &status, forecast })?;

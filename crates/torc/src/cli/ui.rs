@@ -23,6 +23,7 @@ Examples:
   torc ui                      every workflow of this directory
   torc ui sweep                one of them
   torc ui --read-only          a link to give to a colleague: it looks and cannot act
+  torc ui --remember           stay signed in on this computer for 7 days
   torc ui --base-url https://ondemand.example.org/node/n12/40123   a link through a proxy
   torc ui sessions             who has the page open
   torc ui sessions --revoke 3  end one of them
@@ -44,6 +45,10 @@ pub struct Args {
     /// The page may look but not act
     #[arg(long)]
     read_only: bool,
+
+    /// The browser that opens the link stays signed in for 7 days instead of 12 hours
+    #[arg(long)]
+    remember: bool,
 
     /// Where a proxy shows the server, such as `https://hub.example.org/user/me/proxy/40123`
     #[arg(long, value_name = "URL")]
@@ -96,7 +101,8 @@ impl Args {
         let scope = if self.read_only { PageScope::Read } else { PageScope::Act };
         let label = Some(super::author("torc ui"));
         let code: UiCode = client.post("/ui_codes", &CreateUiCode { scope, label }).await?;
-        let fragment = format!("ui/{place}#k={}", code.code);
+        let remember = if self.remember { "&r=1" } else { "" };
+        let fragment = format!("ui/{place}#k={}{remember}", code.code);
         let base = self.base_url.as_deref().unwrap_or(client.url()).trim_end_matches('/');
         let url = format!("{base}/{fragment}");
         let is_remote = std::env::var_os("SSH_CONNECTION").is_some() && self.base_url.is_none();

@@ -68,6 +68,28 @@ fn a_report_is_one_file_that_loads_nothing_and_runs_nothing_of_the_jobs() {
 }
 
 #[test]
+fn a_report_tells_what_was_retried_and_stays_small_at_a_thousand_jobs() {
+    let spec = "
+name: many
+failure_handlers: [{name: again, rules: [{exit_codes: [4], max_retries: 2}]}]
+jobs:
+  - {name: 'flaky_{i}', failure_handler: again, command: 'test -e tried_{i} || { touch tried_{i}; exit 4; }', parameters: {i: '1:3'}}
+  - {name: 'work_{i}', command: 'true', parameters: {i: '1:1000'}}
+";
+    let test = Test::new().file("many.yaml", spec);
+    test.torc(["run", "many.yaml", "--num-cpus", "8"]).success();
+    let written = test.torc(["-f", "json", "report", "-o", "run.html"]).success().json();
+    assert!(written["bytes"].as_i64().unwrap() <= 1 << 20, "{written}");
+    let html = test.read("run.html");
+    let retries = html.split_once("<h2>Retries</h2>").expect("a table").1;
+    assert!(
+        retries.contains("<td>flaky</td><td>3</td><td>3</td><td>3</td>"),
+        "{}",
+        &retries[..600]
+    );
+}
+
+#[test]
 fn a_trace_has_every_attempt() {
     let test = ran();
     test.torc(["export", "trace", "-o", "t.json"]).success();

@@ -143,6 +143,74 @@ fn a_verdict_that_an_agent_proposes_is_accepted_in_the_page() {
 }
 
 #[test]
+fn groups_of_lines_fold_and_lines_have_links() {
+    let Some(lab) = lab() else { return };
+    let spec = r#"
+name: w
+jobs:
+  - name: a
+    steps:
+      - {name: build, shell: "echo begin; echo '::group::Compile'; echo one; echo two; echo '::endgroup::'; printf '1%%\r50%%\r100%%\n'; echo done"}
+      - {name: check, shell: "exit 3", continue_on_error: true}
+"#;
+    let test = Test::new().file("w.yaml", spec);
+    test.torc(["run", "w.yaml"]).success();
+    let (page, link) = served(&test, &[]);
+    walk(&lab, json!({"do": "log", "link": link, "workflow": 1, "job": 1}));
+    end(page);
+}
+
+#[test]
+fn other_machines_are_tried_out_and_ways_between_jobs_found() {
+    let Some(lab) = lab() else { return };
+    let test = ran();
+    let (page, link) = served(&test, &[]);
+    let between: Vec<String> = (1..=12).map(|i| format!("train_{i}")).collect();
+    walk(&lab, json!({"do": "whatif", "link": link, "workflow": 1, "job": 1, "between": between}));
+    end(page);
+}
+
+/// Allocations as Slurm would have made them; there is no Slurm here.
+#[test]
+fn allocations_tell_why_they_wait_and_what_they_cost() {
+    let Some(lab) = lab() else { return };
+    let spec = "name: w\nslurm_schedulers: [{name: short, account: a, nodes: 1, walltime: '01:00:00'}]\njobs: [{name: a, command: 'true', scheduler: short}, {name: b, command: 'true', scheduler: short}]\n";
+    let test = Test::new().file("w.yaml", spec);
+    test.torc(["create", "w.yaml"]).success();
+    test.torc(["workflows", "initialize", "1"]).success();
+    let output = test.path("output");
+    std::fs::create_dir_all(&output).unwrap();
+    std::fs::write(output.join("slurm_output_x1_sl71.e"), "slurmstepd: error: <b>late</b>\n")
+        .unwrap();
+    let db = rusqlite::Connection::open(test.path(".torc/torc.db")).unwrap();
+    // One waits for half an hour; one ran for two hours, of which a job took a half.
+    db.execute_batch(&format!(
+        "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, name, status, slurm_job_id, state, reason, created_ms, submitted_ms,
+             expected_start_ms, request_key, start_one_worker_per_node)
+         SELECT 1, 1, id, 'x0', 'pending', '70', 'PENDING', 'Priority', {now} - 1800000, {now} - 1800000, {now} + 600000, 'k0', 0 FROM slurm_scheduler;
+         INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, name, status, slurm_job_id, state, created_ms, submitted_ms,
+             started_ms, ended_ms, ended_as, request_key, start_one_worker_per_node)
+         SELECT 1, 1, id, 'x1', 'complete', '71', 'COMPLETED', {now} - 9000000, {now} - 9000000, {now} - 7200000, {now}, 'reported', 'k1', 0 FROM slurm_scheduler;
+         INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity, output_dir, started_ms, last_seen_ms,
+             ended_ms, end_reason, allocation_id)
+         SELECT 1, 'r1', 'n1', 'b', 1, 1, 'slurm', '{{\"num_cpus\":2,\"memory_bytes\":1000000000,\"num_gpus\":0,\"num_nodes\":1}}', '{output}',
+             {now} - 7200000, {now}, {now}, 'its time was over', id FROM scheduled_compute_node WHERE name = 'x1';
+         DELETE FROM attempt WHERE job_id = 1;
+         UPDATE job SET status = 5 WHERE id = 1;
+         INSERT INTO attempt (workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, compute_node_id, token, claimed_ms, started_ms, ended_ms,
+             ended_by, return_code, exec_seconds)
+         SELECT 1, 1, 1, 1, 'completed', 'initial', {now} - 7200000, id, 't', {now} - 7200000, {now} - 7200000, {now} - 3600000, 'runner', 0, 3600 FROM compute_node;",
+        now = jiff::Timestamp::now().as_millisecond(),
+        output = output.display(),
+    ))
+    .unwrap();
+    drop(db);
+    let (page, link) = served(&test, &[]);
+    walk(&lab, json!({"do": "nodes", "link": link, "workflow": 1, "job": 1}));
+    end(page);
+}
+
+#[test]
 fn two_attempts_of_a_job_are_compared() {
     let Some(lab) = lab() else { return };
     let spec = r#"
@@ -253,8 +321,6 @@ fn the_modules_of_the_page_have_no_type_errors() {
     let files = std::fs::read_dir(page).unwrap().map(|entry| entry.unwrap().path());
     let done = Command::new(lab.join("npm/node_modules/.bin/tsc"))
         .args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022"])
-        // What has no type written down is of any type.
-        .args(["--noImplicitAny", "false"])
         .args(["--lib", "es2023,dom,dom.iterable", "--module", "esnext"])
         .args(["--moduleResolution", "bundler"])
         .args(files.filter(|path| path.extension().is_some_and(|end| end == "js")))
@@ -302,7 +368,8 @@ fn fill(database: &Path) {
     let db = rusqlite::Connection::open(database).unwrap();
     db.execute_batch(
         "PRAGMA synchronous = OFF;
-         DELETE FROM attempt;
+         DELETE FROM attempt WHERE job_id = 1;
+         UPDATE job SET status = 5 WHERE id = 1;
          UPDATE workflow SET run_started_ms = 1700000000000, is_complete = 1;
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8)
          INSERT INTO compute_node (id, workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity, output_dir,

@@ -40,7 +40,7 @@ const jobs = {
   async places() {
     const axe = readFileSync(task.lab + "/npm/node_modules/axe-core/axe.min.js", "utf8");
     const state = {};
-    for (const [scheme, width, height] of [["light", 1280, 720], ["dark", 1280, 720], ["light", 390, 844], ["dark", 320, 640]]) {
+    for (const [scheme, width, height] of [["light", 1280, 720], ["dark", 1280, 720], ["light", 390, 844], ["dark", 320, 640], ["light", 3840, 2160]]) {
       const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height }, bypassCSP: true });
       if (state.session) await context.addInitScript((kept) => { for (const [k, v] of Object.entries(kept)) sessionStorage.setItem(k, v); }, state.session);
       const page = await open(context);
@@ -60,7 +60,11 @@ const jobs = {
         if (await page.evaluate(() => document.querySelectorAll("h1").length) !== 1) wrong(`${at}: not one h1`);
         if (await page.evaluate(() => document.querySelector(".problem")?.textContent)) wrong(`${at}: says there is a problem`);
         if (task.shots) await page.screenshot({ path: `${task.shots}/${scheme}-${width}-${(place || "workflows").replace(/[^a-zA-Z]+/g, "_")}.png` });
-        if (width < 1280) continue;
+        if (width !== 1280) continue;
+        await page.emulateMedia({ media: "print", colorScheme: scheme });
+        if (await page.isVisible("nav") || await page.isVisible("header")) wrong(`${at}: the places are printed`);
+        if (task.shots && /\/(failures|resources)$|ID$/.test(place)) await page.pdf({ path: `${task.shots}/print-${place.replace(/[^a-zA-Z]+/g, "_")}.pdf` });
+        await page.emulateMedia({ media: null, colorScheme: scheme });
         await page.evaluate(axe);
         const found = await page.evaluate(() => axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }));
         for (const one of found.violations) wrong(`${at}: ${one.id}: ${one.help} at ${one.nodes.slice(0, 2).map((n) => n.target.join(" ")).join(", ")}`);
@@ -84,6 +88,97 @@ const jobs = {
     if (!page.url().includes("compare=1")) wrong("the comparison has no address");
     await page.goBack();
     await page.waitForSelector("[aria-label='Log']");
+  },
+
+  /** The output of a job with steps: groups are folded and open, lines have links, and the steps stand in a table. */
+  async log() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 900 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("j/JOB?stream=stdout"));
+    await page.waitForSelector(".line.group");
+    const seen = () => page.evaluate(() => [...document.querySelectorAll(".loglines .line")].filter((one) => one.offsetParent).map((one) => one.querySelector(".text").textContent));
+    const is = async (what, wanted) => { const got = await seen(); if (JSON.stringify(got) !== JSON.stringify(wanted)) wrong(`${what}: ${JSON.stringify(got)}`); };
+    await is("folded", ["begin", "Compile", "100%", "done"]);
+    await page.click("button[aria-expanded]");
+    await is("open", ["begin", "Compile", "one", "two", "100%", "done"]);
+    await page.click("a[href='#L1']");
+    await page.click("a[href='#L3']", { modifiers: ["Shift"] });
+    await page.waitForURL("**#L1-L3");
+    await page.reload();
+    await page.waitForSelector("#L3.hit");
+    if (await page.locator(".hit").count() !== 3) wrong(`${await page.locator(".hit").count()} lines are marked`);
+    await is("a marked line in a group", ["begin", "Compile", "one", "two", "100%", "done"]);
+    await page.fill("[aria-label='Search the whole output']", "DONE");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=1 of 1");
+    await page.check("label:has-text('case') input");
+    await page.focus("[aria-label='Search the whole output']");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=not found in 7 lines");
+    const steps = await page.evaluate(() => [...document.querySelectorAll("section:has(> h2)")].find((one) => one.querySelector("h2").textContent === "Steps")?.textContent || "");
+    if (!steps.includes("build") || !steps.includes("✕ failed exit 3")) wrong(`the steps are ${steps}`);
+  },
+
+  /** Other machines, failures that are tried again, and the ways between two jobs. */
+  async whatif() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 900 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("w/ID/timeline"));
+    await page.waitForSelector("h2:has-text('Where the time went')");
+    const spent = await page.textContent("section:has(h2:text-is('Where the time went'))");
+    if (!/\d+ % work that succeeded/.test(spent) || !/\d+ % lost in failed attempts/.test(spent)) wrong(`the time went ${spent}`);
+    const before = await page.evaluate(() => document.querySelector("canvas").toDataURL());
+    await page.focus("input[aria-label=Nodes]");
+    await page.keyboard.press("ArrowRight");
+    await page.waitForSelector("p.big:has-text('All of it once more would take')");
+    await page.check("label:has-text('failed now') input");
+    await page.waitForSelector("p.big:has-text('It would end about')");
+    const command = await page.textContent("section:has(h2:text-is('What if')) .command code");
+    if (!/^torc predict 1 --nodes \d+ --cores \d+ --recover$/.test(command)) wrong(`the command is ${command}`);
+    await page.waitForFunction((old) => document.querySelector("canvas").toDataURL() !== old, before);
+    await page.goto(address("w/ID/graph?focus=JOB"));
+    await page.fill("input[aria-label='Ways to the job of this name']", "report");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**&to=*");
+    await page.waitForFunction(() => document.querySelector("h1").textContent === "Between two jobs");
+    await page.waitForSelector(".node.critical");
+    const names = await page.evaluate(() => [...document.querySelectorAll(".node .name")].map((one) => one.textContent).sort());
+    if (JSON.stringify(names) !== JSON.stringify(["prep", "report", ...task.between].sort())) wrong(`between them are ${names}`);
+  },
+
+  /** Allocations: asked for, shown, given up. */
+  async nodes() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 900 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("w/ID/nodes"));
+    await page.waitForSelector("h2:has-text('Allocations in Slurm')");
+    await page.waitForSelector("td:has-text('others are before it in the queue')");
+    await page.waitForSelector("td:has-text('expected ')");
+    await page.waitForSelector("td:has-text('0.50 / 2.00')");
+    await page.click("button:has-text('Output')");
+    await page.waitForSelector("dialog pre:has-text('slurmstepd: error: <b>')");
+    await page.click("dialog button:has-text('Close')");
+    await page.click("button:has-text('Ask for more')");
+    await page.fill("dialog input", "2");
+    await page.waitForSelector("dialog code:text-is('torc slurm schedule-nodes 1 --scheduler short -n 2')");
+    await page.click("dialog button.primary");
+    await page.waitForSelector("#toast.show");
+    await page.waitForFunction(() => [...document.querySelectorAll("tr")].filter((row) => row.textContent.includes("not sent")).length === 2);
+    for (const left of [1, 0]) {
+      await page.click("tr:has-text('not sent') button:has-text('Cancel')");
+      const command = await page.textContent("dialog .command code");
+      if (!/^torc slurm allocations 1 --cancel \d+$/.test(command)) wrong(`the command is ${command}`);
+      await page.click("dialog button.primary");
+      await page.waitForSelector("dialog", { state: "detached" });
+      await page.waitForFunction((n) => document.querySelectorAll("tr button").length && [...document.querySelectorAll("tr")].filter((row) => row.textContent.includes("not sent") && row.textContent.includes("Cancel")).length === n, left);
+    }
+    await page.goto(address("w/ID"));
+    await page.waitForSelector("li:has-text(\"in Slurm's queue\")");
+    await page.goto(address(""));
+    await page.waitForSelector(".needs li:has-text('others are before it in the queue')");
   },
 
   /** What an agent proposes with little confidence waits for a person. */

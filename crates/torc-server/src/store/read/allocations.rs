@@ -2,10 +2,18 @@
 
 use super::super::allocation_rows::{COLUMNS, view};
 use super::super::last_words::UNEXPLAINED;
-use super::page::{Filter, List, Paging};
+use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};
-use torc_model::api::Page;
-use torc_model::slurm::wire::AllocationView;
+use rusqlite::Connection;
+use std::collections::HashMap;
+use torc_model::api::{Capacity, Page};
+use torc_model::ids::WorkflowId;
+use torc_model::plan::SlurmScheduler;
+use torc_model::slurm::parse_clock;
+use torc_model::slurm::wire::{AllocationUse, AllocationView};
+
+/// Allocations whose use is told, the newest ones.
+const MAX_USES: i64 = 500;
 
 const LIST: List = List {
     rows: COLUMNS,
@@ -57,4 +65,95 @@ impl Reader {
     pub async fn get_allocation(&self, id: i64) -> Result<AllocationView, ReadError> {
         self.read(move |connection| LIST.get(connection, "allocation", id, view)).await
     }
+
+    /// What the allocations of a workflow cost and were good for, the newest first.
+    pub async fn allocation_uses(
+        &self,
+        id: WorkflowId,
+        now_ms: i64,
+    ) -> Result<Vec<AllocationUse>, ReadError> {
+        self.read(move |connection| uses(connection, id, now_ms)).await
+    }
+
+    /// Where the batch job of an allocation writes: directories in which its file may be, and the
+    /// name of the file without its end.
+    pub async fn allocation_output(&self, id: i64) -> Result<(Vec<String>, String), ReadError> {
+        let allocation = self.get_allocation(id).await?;
+        self.read(move |connection| {
+            let sql = "SELECT output_dir FROM compute_node WHERE allocation_id = ? GROUP BY 1 ORDER BY max(id) DESC LIMIT 8";
+            let mut directories: Vec<String> = connection
+                .prepare_cached(sql)?
+                .query_map([id], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            let beside: Option<String> = connection
+                .prepare_cached("SELECT directory FROM workflow WHERE id = ?")?
+                .query_row([allocation.workflow_id.0], |row| row.get(0))?;
+            directories.extend(beside.map(|directory| format!("{directory}/output")));
+            let job = allocation.slurm_job_id.unwrap_or_default();
+            Ok((directories, format!("slurm_output_{}_sl{job}", allocation.name)))
+        })
+        .await
+    }
+}
+
+fn uses(
+    connection: &Connection,
+    id: WorkflowId,
+    now_ms: i64,
+) -> Result<Vec<AllocationUse>, ReadError> {
+    let mut uses = Vec::new();
+    let sql = "SELECT n.id, s.definition AS definition FROM scheduled_compute_node n \
+               JOIN slurm_scheduler s ON s.id = n.scheduler_id \
+               WHERE n.workflow_id = ? ORDER BY n.id DESC LIMIT ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((id.0, MAX_USES))?;
+    while let Some(row) = rows.next()? {
+        let scheduler: Option<SlurmScheduler> = page::json(row, "definition")?;
+        let walltime = scheduler.as_ref().and_then(|s| parse_clock(&s.walltime).flatten());
+        uses.push(AllocationUse {
+            allocation_id: row.get(0)?,
+            nodes: scheduler.map_or(1, |s| i64::from(s.nodes.max(1))),
+            walltime_seconds: walltime.and_then(|seconds| i64::try_from(seconds).ok()),
+            stop_by_ms: None,
+            paid_node_hours: 0.0,
+            useful_node_hours: 0.0,
+        });
+    }
+    if uses.is_empty() {
+        return Ok(uses);
+    }
+    let at: HashMap<i64, usize> =
+        uses.iter().enumerate().map(|(at, used)| (used.allocation_id, at)).collect();
+    let useful = useful_cpu_seconds(connection, id)?;
+    let sql = "SELECT id, allocation_id, started_ms, ended_ms, stop_by_ms, capacity FROM compute_node \
+               WHERE workflow_id = ? AND allocation_id IS NOT NULL";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let Some(used) = at.get(&row.get(1)?).and_then(|at| uses.get_mut(*at)) else { continue };
+        let capacity: Capacity = page::json(row, "capacity")?.unwrap_or_default();
+        let nodes = capacity.equal_nodes().max(1);
+        let end: Option<i64> = row.get(3)?;
+        let there = (end.unwrap_or(now_ms) - row.get::<_, i64>(2)?).max(0);
+        used.paid_node_hours += nodes as f64 * there as f64 / 3_600_000.0;
+        let cpu_seconds = useful.get(&row.get(0)?).copied().unwrap_or(0.0);
+        used.useful_node_hours += cpu_seconds / capacity.num_cpus.max(1) as f64 / 3600.0;
+        if end.is_none() {
+            used.stop_by_ms = used.stop_by_ms.max(row.get(4)?);
+        }
+    }
+    Ok(uses)
+}
+
+/// What attempts that succeeded asked for, by runner.
+fn useful_cpu_seconds(
+    connection: &Connection,
+    id: WorkflowId,
+) -> Result<HashMap<i64, f64>, ReadError> {
+    let sql = "SELECT a.compute_node_id, total(a.exec_seconds * coalesce(r.num_cpus, 1)) FROM attempt a \
+               JOIN job j ON j.id = a.job_id LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+               WHERE a.workflow_id = ? AND a.state = 'completed' AND a.compute_node_id IS NOT NULL GROUP BY 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -5,8 +5,9 @@ use super::runners::lease_begin;
 use super::{ReadError, Reader};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-use torc_model::api::{Capacity, FamilyResources, PaceView};
+use torc_model::api::{Capacity, FamilyResources, PaceView, QueueView};
 use torc_model::ids::WorkflowId;
+use torc_model::slurm::reason;
 
 /// Slots of the pace.
 const SLOTS: i64 = 60;
@@ -48,6 +49,8 @@ pub struct Surroundings {
     pub lost_contact_runners: i64,
     /// Attempts that ended in the last minute.
     pub ended_last_minute: i64,
+    /// What waits in the batch system's queue.
+    pub queue: Option<QueueView>,
 }
 
 impl Reader {
@@ -195,7 +198,34 @@ fn surroundings(
         all.runners += i64::from(!is_silent);
         all.lost_contact_runners += i64::from(is_silent);
     }
+    all.queue = queue(connection, id)?;
     Ok(all)
+}
+
+/// Allocations that wait, with what is known of the one that has waited longest.
+fn queue(connection: &Connection, id: WorkflowId) -> Result<Option<QueueView>, ReadError> {
+    let sql = "SELECT reason, coalesce(submitted_ms, created_ms), expected_start_ms FROM scheduled_compute_node \
+               WHERE workflow_id = ? AND status IN ('planned', 'submitting', 'pending') AND unneeded_since_ms IS NULL \
+               ORDER BY 2, id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0])?;
+    let mut queue: Option<QueueView> = None;
+    while let Some(row) = rows.next()? {
+        let expected: Option<i64> = row.get(2)?;
+        if let Some(known) = &mut queue {
+            known.allocations += 1;
+            let earliest = known.expected_start_ms.into_iter().chain(expected).min();
+            known.expected_start_ms = earliest;
+            continue;
+        }
+        queue = Some(QueueView {
+            allocations: 1,
+            since_ms: row.get(1)?,
+            why: row.get::<_, Option<String>>(0)?.as_deref().map(reason::text),
+            expected_start_ms: expected,
+        });
+    }
+    Ok(queue)
 }
 
 fn pace(
@@ -207,17 +237,33 @@ fn pace(
     // A slot is at least a second: fractions of it only show noise.
     let slot_ms = ((end_ms - begin_ms).max(0) / SLOTS + 1).max(1000);
     let slots = ((end_ms - begin_ms).max(0) / slot_ms + 1) as usize;
-    let mut view = PaceView { begin_ms, slot_ms, ended: vec![0; slots], failed: vec![0; slots] };
-    let sql = "SELECT (ended_ms - ?2) / ?3, count(*), sum(state <> 'completed') FROM attempt \
-               WHERE workflow_id = ?1 AND ended_ms IS NOT NULL AND ended_ms >= ?2 GROUP BY 1";
+    let mut view = PaceView {
+        begin_ms,
+        slot_ms,
+        ended: vec![0; slots],
+        failed: vec![0; slots],
+        running: vec![0; slots],
+    };
+    let sql = "SELECT started_ms, ended_ms, state <> 'completed' FROM attempt \
+               WHERE workflow_id = ?1 AND coalesce(ended_ms, ?2) >= ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query((id.0, begin_ms, slot_ms))?;
+    let mut rows = statement.query((id.0, begin_ms))?;
+    let slot = |ms: i64| usize::try_from((ms - begin_ms).max(0) / slot_ms).unwrap_or(0);
     while let Some(row) = rows.next()? {
-        let slot = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
-        if slot < slots {
-            view.ended[slot] = row.get(1)?;
-            view.failed[slot] = row.get(2)?;
+        let (start, end): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
+        if let Some(count) = start.and_then(|start| view.running.get_mut(slot(start))) {
+            *count += 1;
         }
+        let Some(at) = end.map(slot).filter(|at| *at < slots) else { continue };
+        view.ended[at] += 1;
+        view.failed[at] += i64::from(row.get::<_, bool>(2)?);
+        view.running[at] -= i64::from(start.is_some());
+    }
+    // So far these are changes.
+    let mut now = 0;
+    for count in &mut view.running {
+        now += *count;
+        *count = now;
     }
     Ok(view)
 }

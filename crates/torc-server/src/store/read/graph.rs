@@ -1,9 +1,9 @@
-//! The graph of a workflow: by families, around one job, and its critical path.
+//! The graph of a workflow: by families, around one job, and between two.
 
 use super::{ReadError, Reader};
 use rusqlite::Connection;
-use std::collections::{BTreeMap, HashMap};
-use torc_model::api::{CriticalJob, CriticalPathView, GraphEdge, GraphGroup, GraphNode, GraphView};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use torc_model::api::{GraphEdge, GraphGroup, GraphNode, GraphView};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::layout;
 use torc_model::status::JobStatus;
@@ -14,8 +14,6 @@ const MAX_AROUND: usize = 200;
 const MAX_OPENED: i64 = 60;
 /// Jobs of a larger family that are given at once.
 const MAX_CELLS: i64 = 2000;
-/// Jobs of a critical path that are named.
-const MAX_NAMED: usize = 200;
 
 /// The part of the family graph that does not change while jobs run.
 #[derive(Clone, Debug)]
@@ -77,6 +75,22 @@ impl Reader {
         .await
     }
 
+    /// The jobs on all ways between two, laid out; only the two where there is no way.
+    pub async fn graph_between(
+        &self,
+        id: WorkflowId,
+        one: JobId,
+        other: JobId,
+    ) -> Result<GraphView, ReadError> {
+        self.read(move |connection| {
+            let jobs = between(&Edges::of(connection, id)?, one.0, other.0);
+            let left_out = jobs.len().saturating_sub(MAX_AROUND);
+            let chosen = &jobs[..jobs.len() - left_out];
+            laid_out(connection, id, chosen, left_out as i64)
+        })
+        .await
+    }
+
     /// The jobs of a family: as nodes with what is next to them, or as cells from the `offset`th on
     /// when there are too many.
     pub async fn opened_family(
@@ -109,15 +123,6 @@ impl Reader {
         })
         .await
     }
-
-    /// The longest way through the jobs of the current run, by the time they took.
-    pub async fn critical_path(
-        &self,
-        id: WorkflowId,
-        now_ms: i64,
-    ) -> Result<CriticalPathView, ReadError> {
-        self.read(move |connection| critical(connection, id, now_ms)).await
-    }
 }
 
 /// How jobs of two families of these sizes depend on each other.
@@ -129,6 +134,56 @@ pub(super) fn kind(from: i64, to: i64, count: i64) -> &'static str {
     }
 }
 
+/// Who waits for whom, both ways.
+struct Edges {
+    children: HashMap<i64, Vec<i64>>,
+    parents: HashMap<i64, Vec<i64>>,
+}
+
+impl Edges {
+    fn of(connection: &Connection, id: WorkflowId) -> Result<Self, ReadError> {
+        let mut edges = Self { children: HashMap::new(), parents: HashMap::new() };
+        let mut statement = connection.prepare_cached(
+            "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?",
+        )?;
+        let mut rows = statement.query([id.0])?;
+        while let Some(row) = rows.next()? {
+            let (parent, child) = (row.get(0)?, row.get(1)?);
+            edges.children.entry(parent).or_default().push(child);
+            edges.parents.entry(child).or_default().push(parent);
+        }
+        Ok(edges)
+    }
+}
+
+/// All that is reached from a job, itself included.
+fn reached(from: i64, next: &HashMap<i64, Vec<i64>>) -> HashSet<i64> {
+    let mut seen = HashSet::from([from]);
+    let mut open = vec![from];
+    while let Some(node) = open.pop() {
+        for other in next.get(&node).into_iter().flatten() {
+            if seen.insert(*other) {
+                open.push(*other);
+            }
+        }
+    }
+    seen
+}
+
+/// What lies on the ways between two jobs, the two first, then by id.
+fn between(edges: &Edges, one: i64, other: i64) -> Vec<i64> {
+    let behind = reached(one, &edges.children);
+    let (first, last) = if behind.contains(&other) { (one, other) } else { (other, one) };
+    let (down, up) = (reached(first, &edges.children), reached(last, &edges.parents));
+    let mut middle: Vec<i64> = down.intersection(&up).copied().collect();
+    middle.retain(|job| *job != one && *job != other);
+    middle.sort_unstable();
+    let mut jobs = vec![one, other];
+    jobs.dedup();
+    jobs.extend(middle);
+    jobs
+}
+
 /// What is up to `hops` steps before and behind these jobs.
 fn around(
     connection: &Connection,
@@ -136,50 +191,48 @@ fn around(
     jobs: &[i64],
     hops: usize,
 ) -> Result<GraphView, ReadError> {
-    let id = workflow.0;
-    let up = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ?";
-    let mut children: HashMap<i64, Vec<i64>> = HashMap::new();
-    let mut statement = connection.prepare_cached(
-        "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?",
-    )?;
-    let mut rows = statement.query([id])?;
-    while let Some(row) = rows.next()? {
-        children.entry(row.get(0)?).or_default().push(row.get(1)?);
-    }
-    let parents = |job: i64| -> rusqlite::Result<Vec<i64>> {
-        connection.prepare_cached(up)?.query_map([id, job], |row| row.get(0))?.collect()
-    };
+    let edges = Edges::of(connection, workflow)?;
     let mut chosen: Vec<i64> = jobs.to_vec();
-    let mut left_out = std::collections::HashSet::new();
-    for is_up in [true, false] {
+    let mut known: HashSet<i64> = jobs.iter().copied().collect();
+    let mut left_out = HashSet::new();
+    for next in [&edges.parents, &edges.children] {
         let mut edge = jobs.to_vec();
         for _ in 0..hops {
-            let mut next = Vec::new();
-            for node in &edge {
-                let near = match is_up {
-                    true => parents(*node)?,
-                    false => children.get(node).cloned().unwrap_or_default(),
-                };
-                for other in near {
-                    if chosen.contains(&other) {
-                        continue;
-                    }
-                    if chosen.len() < MAX_AROUND {
-                        chosen.push(other);
-                        next.push(other);
-                    } else {
-                        left_out.insert(other);
-                    }
+            let mut found = Vec::new();
+            for other in edge.iter().filter_map(|node| next.get(node)).flatten() {
+                if known.contains(other) {
+                    continue;
+                }
+                if chosen.len() < MAX_AROUND {
+                    known.insert(*other);
+                    chosen.push(*other);
+                    found.push(*other);
+                } else {
+                    left_out.insert(*other);
                 }
             }
-            edge = next;
+            edge = found;
         }
     }
+    laid_out(connection, workflow, &chosen, left_out.len() as i64)
+}
+
+/// These jobs with the edges between them.
+fn laid_out(
+    connection: &Connection,
+    workflow: WorkflowId,
+    chosen: &[i64],
+    left_out: i64,
+) -> Result<GraphView, ReadError> {
+    let up = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ?";
+    let parents = |job: i64| -> rusqlite::Result<Vec<i64>> {
+        connection.prepare_cached(up)?.query_map([workflow.0, job], |row| row.get(0))?.collect()
+    };
     let index: HashMap<i64, u32> =
         chosen.iter().enumerate().map(|(at, job)| (*job, at as u32)).collect();
     let mut pairs = Vec::new();
     let mut edges = Vec::new();
-    for node in &chosen {
+    for node in chosen {
         for parent in parents(*node)? {
             if let Some(from) = index.get(&parent) {
                 pairs.push((*from, index[node]));
@@ -209,121 +262,9 @@ fn around(
         group: GraphGroup::Job,
         nodes,
         edges,
-        left_out: left_out.len() as i64,
+        left_out,
         cells: Vec::new(),
     })
-}
-
-fn critical(
-    connection: &Connection,
-    id: WorkflowId,
-    now_ms: i64,
-) -> Result<CriticalPathView, ReadError> {
-    let (run, started): (i64, Option<i64>) = connection
-        .prepare_cached("SELECT run_id, run_started_ms FROM workflow WHERE id = ?")?
-        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .map_err(|error| match error {
-            rusqlite::Error::QueryReturnedNoRows => {
-                ReadError::NotFound { what: "workflow", id: id.0 }
-            }
-            other => other.into(),
-        })?;
-    let mut ids = Vec::new();
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM job WHERE workflow_id = ? ORDER BY id")?;
-    for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
-        ids.push(row?);
-    }
-    let index_of = |job: i64| ids.binary_search(&job).ok();
-    let mut seconds = vec![0f64; ids.len()];
-    let (mut work, mut lost, mut waited, mut starts, mut last_end) = (0.0, 0.0, 0.0, 0i64, 0i64);
-    let sql = "SELECT a.job_id, a.exec_seconds, a.started_ms, a.ended_ms, a.created_ms, a.state, coalesce(r.num_cpus, 1) \
-               FROM attempt a JOIN job j ON j.id = a.job_id \
-               LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
-               WHERE a.workflow_id = ? AND a.run_id = ? AND a.started_ms IS NOT NULL";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query((id.0, run))?;
-    while let Some(row) = rows.next()? {
-        let (start, end): (i64, Option<i64>) = (row.get(2)?, row.get(3)?);
-        let took = match row.get::<_, Option<f64>>(1)? {
-            Some(seconds) => seconds,
-            None => (end.unwrap_or(now_ms) - start).max(0) as f64 / 1000.0,
-        };
-        starts += 1;
-        waited += (start - row.get::<_, i64>(4)?).max(0) as f64 / 1000.0;
-        last_end = last_end.max(end.unwrap_or(now_ms));
-        match row.get::<_, String>(5)?.as_str() {
-            "completed" => work += took * row.get::<_, f64>(6)?,
-            "failed" | "terminated" | "canceled" => lost += took,
-            _ => {}
-        }
-        if let Some(index) = index_of(row.get(0)?) {
-            seconds[index] += took;
-        }
-    }
-    let mut children: Vec<Vec<u32>> = vec![Vec::new(); ids.len()];
-    let mut open = vec![0u32; ids.len()];
-    let mut statement = connection.prepare_cached(
-        "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        if let (Some(from), Some(to)) = (index_of(row.get(0)?), index_of(row.get(1)?)) {
-            children[from].push(to as u32);
-            open[to] += 1;
-        }
-    }
-    let path = longest(&seconds, &children, open);
-    let mut describe =
-        connection.prepare_cached("SELECT name, status, family FROM job WHERE id = ?")?;
-    let mut jobs = Vec::new();
-    for index in path.iter().take(MAX_NAMED) {
-        let (name, status, family): (String, i64, i64) =
-            describe.query_row([ids[*index]], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        jobs.push(CriticalJob {
-            job_id: JobId(ids[*index]),
-            name,
-            status: JobStatus::from_code(status).unwrap_or(JobStatus::Uninitialized),
-            family,
-            seconds: seconds[*index],
-        });
-    }
-    Ok(CriticalPathView {
-        workflow_id: id,
-        jobs,
-        length: path.len() as i64,
-        seconds: path.iter().map(|index| seconds[*index]).sum(),
-        work_cpu_seconds: work,
-        lost_seconds: lost,
-        waited_seconds: if starts == 0 { 0.0 } else { waited / starts as f64 },
-        elapsed_seconds: started.map_or(0.0, |s| (last_end - s).max(0) as f64 / 1000.0),
-    })
-}
-
-/// The nodes of the heaviest way, first to last.
-fn longest(weight: &[f64], children: &[Vec<u32>], mut open: Vec<u32>) -> Vec<usize> {
-    let mut best = weight.to_vec();
-    let mut before: Vec<Option<usize>> = vec![None; weight.len()];
-    let mut ready: Vec<usize> = (0..weight.len()).filter(|node| open[*node] == 0).collect();
-    let mut end: Option<usize> = None;
-    while let Some(node) = ready.pop() {
-        if end.is_none_or(|end| best[node] > best[end]) {
-            end = Some(node);
-        }
-        for child in children[node].iter().map(|child| *child as usize) {
-            if best[node] + weight[child] > best[child] || before[child].is_none() {
-                best[child] = best[node] + weight[child];
-                before[child] = Some(node);
-            }
-            open[child] -= 1;
-            if open[child] == 0 {
-                ready.push(child);
-            }
-        }
-    }
-    let mut path: Vec<usize> = std::iter::successors(end, |node| before[*node]).collect();
-    path.reverse();
-    path
 }
 
 #[cfg(test)]
@@ -331,14 +272,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_heaviest_way_is_found_whatever_the_order() {
-        // 0 -> 1 -> 3, 0 -> 2 -> 3; 2 takes longest. 4 stands alone.
-        let children = vec![vec![1, 2], vec![3], vec![3], vec![], vec![]];
-        let path = longest(&[1.0, 2.0, 5.0, 1.0, 6.5], &children, vec![0, 1, 1, 2, 0]);
-        assert_eq!(path, [0, 2, 3]);
-        let alone = longest(&[1.0, 2.0, 5.0, 1.0, 9.5], &children, vec![0, 1, 1, 2, 0]);
-        assert_eq!(alone, [4]);
-        assert!(longest(&[], &[], Vec::new()).is_empty());
+    fn ways_between_two_jobs_are_found_whichever_is_named_first() {
+        // 1 -> 2 -> 4, 1 -> 3 -> 4 -> 5, and 6 beside them.
+        let mut edges = Edges { children: HashMap::new(), parents: HashMap::new() };
+        for (parent, child) in [(1, 2), (1, 3), (2, 4), (3, 4), (4, 5)] {
+            edges.children.entry(parent).or_default().push(child);
+            edges.parents.entry(child).or_default().push(parent);
+        }
+        assert_eq!(between(&edges, 1, 4), [1, 4, 2, 3]);
+        assert_eq!(between(&edges, 5, 2), [5, 2, 4]);
+        assert_eq!(between(&edges, 6, 2), [6, 2], "there is no way");
+        assert_eq!(between(&edges, 3, 3), [3]);
     }
 
     #[test]

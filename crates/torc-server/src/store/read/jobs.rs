@@ -10,6 +10,17 @@ use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::{Cause, EstimateSource, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
+/// What the newest attempt of a job has in this column.
+macro_rules! newest {
+    ($column:literal) => {
+        concat!(
+            "(SELECT a.",
+            $column,
+            " FROM attempt a WHERE a.job_id = j.id AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1)"
+        )
+    };
+}
+
 const LIST: List = List {
     rows: "SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.status_reason, j.attempt_id, j.priority, \
            j.cancel_on_blocking_job_failure, j.held, j.extra, \
@@ -37,6 +48,9 @@ const LIST: List = List {
         ("priority", "j.priority"),
         ("position", "j.position"),
         ("attempt_id", "j.attempt_id"),
+        ("started", newest!("started_ms")),
+        ("time", newest!("exec_seconds")),
+        ("memory", newest!("peak_memory_bytes")),
     ],
 };
 
@@ -217,7 +231,7 @@ fn conditions(filter: JobFilter) -> Filter {
 
 fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<LastAttempt>> {
     let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.exec_seconds, a.peak_memory_bytes, \
-               a.memory_bytes, n.hostname, a.cause, a.pid FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+               a.memory_bytes, n.hostname, a.cause, a.pid, a.cpu_seconds FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                WHERE a.job_id = ? AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row([job.0], |row| {
@@ -232,6 +246,7 @@ fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<
             hostname: row.get(7)?,
             cause: page::maybe_word(row, "cause", Cause::parse)?,
             pid: row.get("pid")?,
+            cpu_seconds: row.get("cpu_seconds")?,
         })
     });
     found.optional()

@@ -10,6 +10,7 @@ mod allocations;
 mod attempts;
 mod audience;
 mod classifications;
+mod critical;
 mod events;
 mod failure_handlers;
 mod failures;

@@ -90,6 +90,7 @@ fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
         None => RunnerState::LostContact,
     };
     Ok(RunnerView {
+        stop_by_ms: row.get("stop_by_ms")?,
         id: page::id(row, "id", RunnerId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         hostname: row.get("hostname")?,

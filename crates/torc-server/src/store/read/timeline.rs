@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "TTL1"  u32 n  i64 base_ms  u32 flags (bit 0: more follow)  u32 length of the names' JSON
-//! u32 job[n]  u32 start[n]  u32 length[n]  u32 wait[n]  u32 meta[n]   JSON {"runners": [...]}
+//! u32 job[n]  u32 start[n]  u32 length[n]  u32 wait[n]  u32 meta[n]   JSON {"runners": [...], ...}
 //! ```
 //!
 //! Times are ms since `base_ms`; a length of `u32::MAX` is an attempt that runs. `meta` holds the
@@ -12,6 +12,7 @@
 use super::{ReadError, Reader};
 use serde_json::json;
 use std::collections::HashMap;
+use torc_model::api::Capacity;
 use torc_model::ids::WorkflowId;
 use torc_model::status::AttemptState;
 
@@ -61,17 +62,26 @@ impl Reader {
                 });
             }
             let mut named = Vec::new();
-            let mut host = connection.prepare_cached("SELECT hostname, kind, ended_ms, stop_by_ms, started_ms FROM compute_node WHERE id = ?")?;
+            let mut host = connection.prepare_cached("SELECT hostname, kind, ended_ms, stop_by_ms, started_ms, capacity FROM compute_node WHERE id = ?")?;
             for runner in runners {
                 let facts = host.query_row([runner], |row| {
-                    Ok(json!({"id": runner, "host": row.get::<_, String>(0)?, "kind": row.get::<_, String>(1)?,
+                    let capacity: Capacity = super::page::json(row, "capacity")?.unwrap_or_default();
+                    Ok(json!({"cpus": capacity.num_cpus * capacity.equal_nodes(),
+                              "id": runner, "host": row.get::<_, String>(0)?, "kind": row.get::<_, String>(1)?,
                               "ended_ms": row.get::<_, Option<i64>>(2)?, "stop_by_ms": row.get::<_, Option<i64>>(3)?,
                               "started_ms": row.get::<_, i64>(4)?}))
                 });
                 named.push(facts.unwrap_or_else(|_| json!({"id": runner, "host": "?", "kind": "?"})));
             }
             let cursor = columns.last_id;
-            Ok(columns.into_bytes(&json!({"runners": named, "after": cursor})))
+            let sql = "SELECT j.family, max(coalesce(r.num_cpus, 1)) FROM job j \
+                       LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+                       WHERE j.workflow_id = ? GROUP BY 1 ORDER BY 1";
+            let cpus = connection
+                .prepare_cached(sql)?
+                .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+            Ok(columns.into_bytes(&json!({"runners": named, "family_cpus": cpus, "after": cursor})))
         })
         .await
     }

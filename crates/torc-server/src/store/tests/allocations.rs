@@ -479,7 +479,7 @@ async fn nodes_count_in_a_forecast_from_when_slurm_plans_to_start_them() {
     let bye = torc_model::api::Goodbye { reason: "done".into(), cause: None };
     f.store.goodbye(f.runner, bye).await.expect("left");
     let nothing = torc_model::forecast::Machines::default();
-    let before = f.store.forecast(f.id, nothing.clone()).await.expect("made");
+    let before = f.store.forecast(f.id, nothing.clone(), false).await.expect("made");
     assert_eq!(before.limited_by, torc_model::forecast::LimitedBy::Queue);
     assert!(before.seconds < 3_600.0, "Slurm has not said when: {before:?}");
     let start = f.scalar("SELECT max(started_ms) FROM compute_node").await + 3_600_000;
@@ -496,7 +496,7 @@ async fn nodes_count_in_a_forecast_from_when_slurm_plans_to_start_them() {
     f.store.observe_allocations(seen).await.expect("observed");
     let sql = "SELECT expected_start_ms FROM scheduled_compute_node WHERE id = 2";
     assert_eq!(f.scalar(sql).await, start);
-    let after = f.store.forecast(f.id, nothing).await.expect("made");
+    let after = f.store.forecast(f.id, nothing, false).await.expect("made");
     assert_eq!(after.limited_by, torc_model::forecast::LimitedBy::Queue);
     assert!((3_600.0..3_800.0).contains(&after.seconds), "{after:?}");
     assert!(after.bound_seconds >= 3_590.0, "{after:?}");

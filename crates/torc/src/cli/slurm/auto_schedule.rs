@@ -245,6 +245,7 @@ mod tests {
             slurm_job_id: None,
             state: None,
             reason: None,
+            why: None,
             cause: None,
             action_id: None,
             start_one_worker_per_node: false,

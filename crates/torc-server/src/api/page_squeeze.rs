@@ -1,0 +1,596 @@
+//! A script as it is sent: without the blanks that nothing needs, and with short local names. The
+//! page comes through slow tunnels, and its code is written for people.
+//!
+//! A module is one function (`page_files`), so its names are its own. Every name that is declared
+//! somewhere in it becomes a short one everywhere in it; properties keep theirs (`{ job }` becomes
+//! `{ job:a }`). Two names get the same short one if no block or function holds uses of both. That is
+//! sound as long as no local name of a module is also a global that it uses: those in [`GLOBALS`] are
+//! left alone, and `page_files` tests that the modules use no other ones.
+
+use std::collections::{HashMap, HashSet};
+
+/// Globals of browsers that the page uses, or whose names are likely names of variables.
+const GLOBALS: &[&str] = &[
+    "Array",
+    "Blob",
+    "Boolean",
+    "BroadcastChannel",
+    "CSS",
+    "DataView",
+    "Date",
+    "DecompressionStream",
+    "Error",
+    "Float64Array",
+    "Infinity",
+    "Int16Array",
+    "JSON",
+    "M",
+    "Map",
+    "Math",
+    "Node",
+    "Number",
+    "Object",
+    "Promise",
+    "RegExp",
+    "ResizeObserver",
+    "Response",
+    "Set",
+    "String",
+    "TextDecoder",
+    "TextDecoderStream",
+    "TextEncoder",
+    "URL",
+    "URLSearchParams",
+    "Uint16Array",
+    "Uint32Array",
+    "Uint8Array",
+    "XMLSerializer",
+    "AbortController",
+    "addEventListener",
+    "atob",
+    "clearTimeout",
+    "close",
+    "confirm",
+    "devicePixelRatio",
+    "document",
+    "encodeURIComponent",
+    "event",
+    "fetch",
+    "find",
+    "focus",
+    "frames",
+    "getComputedStyle",
+    "globalThis",
+    "history",
+    "innerHeight",
+    "innerWidth",
+    "isFinite",
+    "isNaN",
+    "length",
+    "localStorage",
+    "location",
+    "name",
+    "navigator",
+    "origin",
+    "parent",
+    "performance",
+    "print",
+    "removeEventListener",
+    "requestAnimationFrame",
+    "screen",
+    "scroll",
+    "self",
+    "sessionStorage",
+    "setTimeout",
+    "status",
+    "stop",
+    "top",
+    "undefined",
+    "window",
+];
+const WORDS: &[&str] = &[
+    "async",
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "constructor",
+    "continue",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "get",
+    "if",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "of",
+    "return",
+    "set",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "yield",
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Blank,
+    /// An identifier or a word of the language.
+    Word,
+    /// A text, a regular expression, a number, or a part of a template.
+    Text,
+    /// A part of a template behind which a value begins.
+    Open,
+    /// A part of a template behind a value, and more values follow.
+    Middle,
+    /// The last part of a template with values.
+    Close,
+    Sign,
+}
+
+type Token<'a> = (Kind, &'a str);
+
+/// What an opened bracket holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holds {
+    Block,
+    /// An object or a pattern.
+    Object,
+    Other,
+}
+
+/// The same module, smaller.
+pub fn squeezed(module: &str) -> String {
+    let tokens = tokens(module);
+    let full: Vec<Token> =
+        tokens.iter().copied().filter(|(kind, _)| *kind != Kind::Blank).collect();
+    let roles = roles(&full);
+    let short = short_names(&full, &roles);
+    let mut out = String::with_capacity(module.len());
+    let (mut at, mut blank) = (0, "");
+    for (kind, text) in tokens {
+        if kind == Kind::Blank {
+            blank = text;
+            continue;
+        }
+        join(&mut out, blank, text);
+        blank = "";
+        match (roles[at], short.get(text)) {
+            (Role::Name, Some(name)) => out += name,
+            (Role::Both, Some(name)) => {
+                out += text;
+                out.push(':');
+                out += name;
+            }
+            _ => out += text,
+        }
+        at += 1;
+    }
+    join(&mut out, blank, "\n");
+    out
+}
+
+/// Puts what is needed of a blank before the next token.
+fn join(out: &mut String, blank: &str, next: &str) {
+    let (last, next) = (out.chars().next_back(), next.chars().next());
+    let (Some(last), Some(next)) = (last, next) else { return };
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let would_join = (is_word(last) && is_word(next))
+        || (last == next && (last == '+' || last == '-' || last == '/'));
+    // A statement may end with its line.
+    let ends = blank.contains('\n') && !";{,([=&|?:>".contains(last) && !"})],.?:&|".contains(next);
+    if ends {
+        out.push('\n');
+    } else if would_join && !blank.is_empty() {
+        out.push(' ');
+    }
+}
+
+fn tokens(script: &str) -> Vec<Token<'_>> {
+    let mut found: Vec<Token> = Vec::new();
+    // Open braces; true: what it closes is a value of a template.
+    let mut braces = Vec::new();
+    let mut rest = script;
+    while let Some(first) = rest.chars().next() {
+        let before = found.iter().rev().find(|(kind, _)| *kind != Kind::Blank).copied();
+        let (kind, length) = match first {
+            ' ' | '\n' => {
+                let end = rest.find(|c: char| c != ' ' && c != '\n');
+                (Kind::Blank, end.unwrap_or(rest.len()))
+            }
+            '"' | '\'' => (Kind::Text, quoted(rest, first)),
+            '`' => template(rest, false, &mut braces),
+            '}' if braces.pop() == Some(true) => template(rest, true, &mut braces),
+            '/' if expects_value(before) => (Kind::Text, regex(rest)),
+            '{' => {
+                braces.push(false);
+                (Kind::Sign, 1)
+            }
+            c if c.is_ascii_alphabetic() || c == '_' || c == '$' => {
+                let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$');
+                (Kind::Word, rest.find(is_end).unwrap_or(rest.len()))
+            }
+            c if c.is_ascii_digit() => {
+                let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '.');
+                (Kind::Text, rest.find(is_end).unwrap_or(rest.len()))
+            }
+            c => {
+                let long = ["...", "?.", "=>"].into_iter().find(|sign| rest.starts_with(sign));
+                (Kind::Sign, long.map_or(c.len_utf8(), str::len))
+            }
+        };
+        let (token, behind) = rest.split_at(length);
+        found.push((kind, token));
+        rest = behind;
+    }
+    found
+}
+
+/// A slash begins a regular expression here, and is no division.
+fn expects_value(before: Option<Token<'_>>) -> bool {
+    match before {
+        Some((Kind::Sign, sign)) => !matches!(sign, ")" | "]" | "}"),
+        Some((Kind::Open | Kind::Middle, _)) | None => true,
+        Some((Kind::Word, word)) => word == "return",
+        Some(_) => false,
+    }
+}
+
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        if c == quote && !is_escaped {
+            return at + 1;
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    rest.len()
+}
+
+/// A part of a template: up to its end or to the next value in it.
+fn template(rest: &str, is_behind_value: bool, braces: &mut Vec<bool>) -> (Kind, usize) {
+    let (mut is_escaped, mut before) = (false, ' ');
+    for (at, c) in rest.char_indices().skip(1) {
+        if c == '`' && !is_escaped {
+            return (if is_behind_value { Kind::Close } else { Kind::Text }, at + 1);
+        }
+        if before == '$' && c == '{' {
+            braces.push(true);
+            return (if is_behind_value { Kind::Middle } else { Kind::Open }, at + 1);
+        }
+        before = if is_escaped { ' ' } else { c };
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    (Kind::Text, rest.len())
+}
+
+fn regex(rest: &str) -> usize {
+    let (mut is_escaped, mut in_class) = (false, false);
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '/' if !in_class => {
+                let flags = rest[at + 1..].find(|c: char| !c.is_ascii_lowercase());
+                return at + 1 + flags.unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// What a word is at its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// No name of a variable: a property, a word of the language, or no word at all.
+    Other,
+    /// The name of a variable.
+    Name,
+    /// A property and a variable of the same name: `{ job }`.
+    Both,
+}
+
+fn roles(tokens: &[Token<'_>]) -> Vec<Role> {
+    let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
+    let mut open: Vec<Holds> = Vec::new();
+    let mut roles = Vec::with_capacity(tokens.len());
+    for (at, (kind, word)) in tokens.iter().enumerate() {
+        let (before, next) = (text(at.checked_sub(1)), text(Some(at + 1)));
+        match (kind, *word) {
+            (Kind::Sign, "{") => open.push(brace(before, text(at.checked_sub(2)))),
+            (Kind::Sign, "(" | "[") | (Kind::Open, _) => open.push(Holds::Other),
+            (Kind::Sign, ")" | "]" | "}") | (Kind::Close, _) => drop(open.pop()),
+            _ => {}
+        }
+        let in_object = open.last() == Some(&Holds::Object);
+        let is_first = matches!(before, "{" | ",");
+        roles.push(match kind {
+            _ if *kind != Kind::Word || WORDS.contains(word) => Role::Other,
+            _ if matches!(before, "." | "?.") => Role::Other,
+            _ if in_object && is_first && matches!(next, ":" | "(") => Role::Other,
+            _ if in_object && is_first && matches!(next, "," | "}" | "=") => Role::Both,
+            // Methods and fields of objects and classes.
+            _ if matches!(before, "get" | "set" | "async" | "}" | ";")
+                && next == "("
+                && is_method(tokens, at) =>
+            {
+                Role::Other
+            }
+            _ => Role::Name,
+        });
+    }
+    roles
+}
+
+/// Whether the parentheses behind this word are followed by a body: `draw() {`.
+fn is_method(tokens: &[Token<'_>], at: usize) -> bool {
+    closing(tokens, at + 1)
+        .is_some_and(|end| tokens.get(end + 1).is_some_and(|token| token.1 == "{"))
+}
+
+/// The bracket that closes the one at this place.
+fn closing(tokens: &[Token<'_>], at: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (place, (kind, text)) in tokens.iter().enumerate().skip(at) {
+        match (kind, *text) {
+            (Kind::Sign, "(" | "[" | "{") | (Kind::Open, _) => depth += 1,
+            (Kind::Sign, ")" | "]" | "}") | (Kind::Close, _) => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(place);
+        }
+    }
+    None
+}
+
+fn brace(before: &str, before_that: &str) -> Holds {
+    match before {
+        // Behind a label or a class there would be a block; the modules have no labels.
+        "(" | "," | "=" | ":" | "[" | "?" | "&" | "|" | "..." | "return" | "const" | "let" => {
+            Holds::Object
+        }
+        "of" | "in" if before_that != "." => Holds::Object,
+        _ => Holds::Block,
+    }
+}
+
+/// A short name for each name that is declared.
+fn short_names(tokens: &[Token<'_>], roles: &[Role]) -> HashMap<String, String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for ((_, word), role) in tokens.iter().zip(roles) {
+        if *role != Role::Other {
+            *uses.entry(word).or_default() += 1;
+        }
+    }
+    let declared = declared(tokens, roles);
+    let mut wanted: Vec<(&str, usize)> = uses
+        .iter()
+        .filter(|(name, _)| declared.contains(**name) && !GLOBALS.contains(name) && name.len() > 1)
+        .map(|(name, uses)| (*name, *uses))
+        .collect();
+    // Those that are used most get the shortest; the order is the same every time.
+    wanted.sort_by_key(|(name, uses)| (usize::MAX - uses * (name.len() - 1), *name));
+    let taken: HashSet<&str> = tokens.iter().map(|token| token.1).collect();
+    let is_free =
+        |name: &str| !taken.contains(name) && !WORDS.contains(&name) && !GLOBALS.contains(&name);
+    let regions = regions(tokens, roles);
+    let mut short: HashMap<String, String> = HashMap::new();
+    let mut given: Vec<(Span, String)> = Vec::new();
+    for (name, _) in wanted {
+        let region = regions[name];
+        let collides = |short: &String| {
+            let overlaps = |span: &Span| span.0 <= region.1 && region.0 <= span.1;
+            given.iter().any(|(span, other)| other == short && overlaps(span))
+        };
+        let next = (0..).map(nth_name).find(|next| is_free(next) && !collides(next));
+        if let Some(next) = next.filter(|next| next.len() < name.len()) {
+            given.push((region, next.clone()));
+            short.insert(name.to_owned(), next);
+        }
+    }
+    short
+}
+
+/// From the first token to the last.
+type Span = (usize, usize);
+
+/// For each name the smallest block or function that holds all its uses.
+fn regions<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashMap<&'a str, Span> {
+    let mut uses: HashMap<&str, Span> = HashMap::new();
+    for (at, (_, word)) in tokens.iter().enumerate().filter(|(at, _)| roles[*at] != Role::Other) {
+        let span = uses.entry(word).or_insert((at, at));
+        span.1 = at;
+    }
+    let mut scopes: Vec<Span> =
+        (0..tokens.len()).filter_map(|at| Some((at, scope(tokens, at)?))).collect();
+    scopes.push((0, tokens.len()));
+    // The smallest first.
+    scopes.sort_by_key(|(from, until)| until - from);
+    let holds = |span: Span| {
+        let found = scopes.iter().find(|scope| scope.0 <= span.0 && span.1 <= scope.1);
+        found.copied().unwrap_or((0, tokens.len()))
+    };
+    uses.into_iter().map(|(name, span)| (name, holds(span))).collect()
+}
+
+/// The end of the scope that begins at this token: of a block, or of a function, a loop or a `catch`
+/// with what stands in its parentheses.
+fn scope(tokens: &[Token<'_>], at: usize) -> Option<usize> {
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.1);
+    let before = at.checked_sub(1).map_or("", text);
+    match text(at) {
+        // The names of a pattern live where it stands.
+        "{" if !matches!(before, "const" | "let") => closing(tokens, at),
+        "(" => {
+            let end = closing(tokens, at)?;
+            let body = match (text(end + 1), before) {
+                ("=>", _) => end + 2,
+                ("{", _) | (_, "for") => end + 1,
+                _ => return None,
+            };
+            if text(body) == "{" {
+                closing(tokens, body)
+            } else {
+                Some(end_of_expression(tokens, body))
+            }
+        }
+        _ if text(at + 1) == "=>" => match text(at + 2) {
+            "{" => closing(tokens, at + 2),
+            _ => Some(end_of_expression(tokens, at + 2)),
+        },
+        _ => None,
+    }
+}
+
+/// The last token of the expression that begins here.
+fn end_of_expression(tokens: &[Token<'_>], at: usize) -> usize {
+    let mut place = at;
+    while let Some((kind, text)) = tokens.get(place) {
+        match (kind, *text) {
+            (Kind::Sign, "(" | "[" | "{") | (Kind::Open, _) => match closing(tokens, place) {
+                Some(end) => place = end,
+                None => break,
+            },
+            (Kind::Sign, ")" | "]" | "}" | "," | ";") | (Kind::Close | Kind::Middle, _) => break,
+            _ => {}
+        }
+        place += 1;
+    }
+    place
+}
+
+fn nth_name(n: usize) -> String {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_$";
+    let (rest, last) = (n / LETTERS.len(), char::from(LETTERS[n % LETTERS.len()]));
+    if rest == 0 { last.to_string() } else { nth_name(rest - 1) + &last.to_string() }
+}
+
+/// Names that are declared somewhere: constants, variables, functions, classes and parameters.
+fn declared<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashSet<&'a str> {
+    let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
+    let mut found = HashSet::new();
+    for (at, (kind, word)) in tokens.iter().enumerate() {
+        let (before, next) = (text(at.checked_sub(1)), text(Some(at + 1)));
+        let is_name = roles[at] != Role::Other;
+        if is_name && (matches!(before, "const" | "let" | "function" | "class") || next == "=>") {
+            found.insert(*word);
+        }
+        // `let a = 0, b = 1`, between statements.
+        if is_name && before == "," && next == "=" {
+            found.insert(*word);
+        }
+        let is_list = *kind == Kind::Sign && *word == "(" && {
+            let end = closing(tokens, at);
+            let behind = text(end.map(|end| end + 1));
+            let is_control = matches!(before, "if" | "for" | "while" | "switch");
+            behind == "=>" || before == "catch" || (behind == "{" && !is_control)
+        };
+        let is_pattern = matches!(before, "const" | "let") && matches!(*word, "{" | "[");
+        if (is_list || is_pattern)
+            && let Some(end) = closing(tokens, at)
+        {
+            let inside = (at + 1..end).filter(|place| roles[*place] != Role::Other);
+            let binds = |place: &usize| {
+                matches!(tokens[place - 1].1, "(" | "," | "[" | "{" | "..." | ":")
+                    && matches!(tokens[place + 1].1, "," | ")" | "]" | "}" | "=")
+            };
+            found.extend(inside.filter(binds).map(|place| tokens[place].1));
+        }
+    }
+    found
+}
+
+/// Names that a module uses and does not declare: they are globals, or mistakes.
+#[cfg(test)]
+pub fn undeclared(module: &str) -> Vec<String> {
+    let tokens: Vec<Token> =
+        tokens(module).into_iter().filter(|(kind, _)| *kind != Kind::Blank).collect();
+    let roles = roles(&tokens);
+    let declared = declared(&tokens, &roles);
+    let used = tokens.iter().zip(&roles).filter(|(_, role)| **role != Role::Other);
+    let mut free: Vec<String> = used
+        .map(|(token, _)| token.1.to_owned())
+        .filter(|name| !declared.contains(name.as_str()) && !GLOBALS.contains(&name.as_str()))
+        .collect();
+    free.sort();
+    free.dedup();
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blanks_go_that_nothing_needs() {
+        for (before, after) in [
+            ("go = { b: 1, c };\n", "go={b:1,c};"),
+            ("return x\n}\n", "return x}"),
+            ("a\nb\n", "a\nb"),
+            ("if (a) b ();\nelse c();\n", "if(a)b();else c();"),
+            ("x + +y - -z", "x+ +y- -z"),
+            ("f(\"a  b\", 'c  \\' d', `e  f`)", "f(\"a  b\",'c  \\' d',`e  f`)"),
+            ("`a  ${ b  ? `c  ${ d }` : { e } }  f`", "`a  ${b?`c  ${d}`:{e}}  f`"),
+            ("x.replace(/[ /]  +/g, \"\") / 2", "x.replace(/[ /]  +/g,\"\")/2"),
+            ("a in b\nasync () => c", "a in b\nasync()=>c"),
+            ("`\\`  ` + b", "`\\`  `+b"),
+            ("`$\\{  }` + b", "`$\\{  }`+b"),
+        ] {
+            assert_eq!(squeezed(before).trim_end(), after, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn declared_names_become_short_and_properties_and_globals_stay() {
+        for (before, after) in [
+            ("const first = 1; other(first.first, first);", "const a=1;other(a.first,a);"),
+            (
+                "const { job, state: now } = view; call({ job, now: 2, last });",
+                "const{job:a,state:b}=view;call({job:a,now:2,last});",
+            ),
+            ("let one = 0, two = one;", "let a=0,b=a;"),
+            (
+                "function draw(value, [x1, x2] = []) { return `${value} of ${x1}`; }",
+                "function b(a,[c,d]=[]){return`${a} of ${c}`;}",
+            ),
+            (
+                "list.map((item, at) => item + at + location.name)",
+                "list.map((a,b)=>a+b+location.name)",
+            ),
+            ("try { go(); } catch (error) { tell(error); }", "try{go();}catch(a){tell(a);}"),
+            (
+                "const kept = { get size() { return kept; }, draw() { }, kept };",
+                "const a={get size(){return a;},draw(){},kept:a};",
+            ),
+            (
+                "const name = 1; const text = { text }; f(text ? text : name);",
+                "const name=1;const a={text:a};f(a?a:name);",
+            ),
+        ] {
+            assert_eq!(squeezed(before).trim_end(), after, "{before:?}");
+        }
+    }
+}
