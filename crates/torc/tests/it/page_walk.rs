@@ -163,7 +163,17 @@ jobs:
 #[test]
 fn other_machines_are_tried_out_and_ways_between_jobs_found() {
     let Some(lab) = lab() else { return };
-    let test = ran();
+    // A time is known of each job.
+    let spec = "
+name: sweep
+resource_requirements: [{name: r, num_cpus: 1, memory: 100m, runtime: PT3M}]
+jobs:
+  - {name: prep, command: 'true', resource_requirements: r}
+  - {name: 'train_{i}', command: 'test {i} != 3', depends_on: [prep], parameters: {i: '1:12'}, resource_requirements: r}
+  - {name: report, command: 'true', depends_on_regexes: ['train_.*'], resource_requirements: r}
+";
+    let test = Test::new().file("sweep.yaml", spec);
+    test.torc(["run", "sweep.yaml"]).exit(1);
     let (page, link) = served(&test, &[]);
     let between: Vec<String> = (1..=12).map(|i| format!("train_{i}")).collect();
     walk(&lab, json!({"do": "whatif", "link": link, "workflow": 1, "job": 1, "between": between}));
@@ -180,8 +190,9 @@ fn allocations_tell_why_they_wait_and_what_they_cost() {
     test.torc(["workflows", "initialize", "1"]).success();
     let output = test.path("output");
     std::fs::create_dir_all(&output).unwrap();
-    std::fs::write(output.join("slurm_output_x1_sl71.e"), "slurmstepd: error: <b>late</b>\n")
-        .unwrap();
+    for (end, text) in [("e", "slurmstepd: error: <b>late</b>\n"), ("o", "begun\n")] {
+        std::fs::write(output.join(format!("slurm_output_x1_sl71.{end}")), text).unwrap();
+    }
     let db = rusqlite::Connection::open(test.path(".torc/torc.db")).unwrap();
     // One waits for half an hour; one ran for two hours, of which a job took a half.
     db.execute_batch(&format!(
@@ -205,7 +216,9 @@ fn allocations_tell_why_they_wait_and_what_they_cost() {
     ))
     .unwrap();
     drop(db);
-    let (page, link) = served(&test, &[]);
+    // Without Slurm's programs nothing is sent.
+    let mut page = test.torc(["ui", "--no-browser"]).env("PATH", &output).spawn();
+    let link = page.wait_for_stdout("http://127.0.0.1").trim().to_owned();
     walk(&lab, json!({"do": "nodes", "link": link, "workflow": 1, "job": 1}));
     end(page);
 }

@@ -9,6 +9,8 @@ const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", arg
 const origin = new URL(task.link).origin;
 const w = `w/${task.workflow}`;
 const PLACES = [["workflows", ""], ["overview", `w/${task.running}`], ["jobs", `${w}/jobs`], ["failures", `${w}/failures`], ["graph", `${w}/graph`], ["timeline", `${w}/timeline`], ["resources", `${w}/resources`], ["nodes", `w/${task.running}/nodes`], ["events", `${w}/events`], ["data", `${w}/data`], ["spec", `${w}/spec`], ["job", `j/${task.job}`]];
+/** What shows that a place has its data. */
+const FULL = { workflows: "article.card", overview: ".families tbody tr", jobs: ".tspace .badge", failures: ".failure", graph: ".node", resources: "article.card", nodes: "tbody tr", events: "tbody tr", job: ".line" };
 let session = null;
 
 /** Chromium makes a small file of a picture. */
@@ -36,6 +38,7 @@ for (const [i, [name, place]] of PLACES.entries()) {
     await page.goto(`${origin}/ui/${place}`);
     await page.waitForSelector("main .place > *");
     await page.waitForFunction(() => !document.querySelector(".loading"));
+    await page.waitForSelector(FULL[name] || "main .place > *");
     if (name === "timeline") {
       await page.waitForFunction(() => document.querySelector("canvas")?.dataset.row);
       const box = await page.locator(".timeline canvas").boundingBox();

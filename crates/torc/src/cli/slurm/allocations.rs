@@ -6,8 +6,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape};
 use serde_json::json;
-use torc_batch::Allocator;
-use torc_batch::slurm::Slurm;
+use torc_batch::{Allocator, System};
 use torc_client::Query;
 
 /// List the allocations of a workflow
@@ -39,8 +38,8 @@ impl Args {
                     return Err(Error::usage(message));
                 }
                 let canceled = client.cancel_allocation(id).await?;
-                if Slurm::is_here() {
-                    let allocator = Allocator::new(client.clone(), Slurm::new(), None)
+                if let Some(system) = System::here().map_err(Error::usage)? {
+                    let allocator = Allocator::new(client.clone(), system, None)
                         .map_err(Error::io("find", "the program"))?;
                     allocator.take_back(Some(workflow.id)).await?;
                 }
