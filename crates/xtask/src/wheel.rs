@@ -42,12 +42,7 @@ impl Args {
         fs::write(&file, &wheel)?;
         println!("{} ({:.1} MB)", file.display(), wheel.len() as f64 / 1e6);
         if wheel.len() > MOST_BYTES {
-            let said = format!("the wheel is larger than {} MB", MOST_BYTES / 1_000_000);
-            match self.program {
-                // The program of a test need not be small.
-                Some(_) => eprintln!("warning: {said}"),
-                None => return Err(said.into()),
-            }
+            eprintln!("warning: the wheel is larger than {} MB", MOST_BYTES / 1_000_000);
         }
         Ok(())
     }
