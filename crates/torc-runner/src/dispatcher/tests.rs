@@ -24,6 +24,7 @@ pub fn packet(id: i64) -> AttemptPacket {
         num_nodes: 1,
         memory_bytes: None,
         time_limit_seconds: None,
+        is_limited_by_runtime: false,
         stdio: None,
         output_files: Vec::new(),
         lists: Vec::new(),
