@@ -10,7 +10,7 @@
 //! served next is decided here, by [`Shares`], in the transaction of each claim. Only workflows with
 //! work that could start now are in the index: those without cost nothing.
 //!
-//! All of this can be made again from the rows, but for the accounts, with which everyone begins anew.
+//! All of this can be made again from the rows, but for the accounts, which start from zero.
 
 mod shares;
 
