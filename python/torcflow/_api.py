@@ -510,6 +510,10 @@ class Client(ClientBase):
         same spec."""
         return cast('types.EarlierView', self._connection.request("GET", "/workflows/earlier", {"name": name, "directory": directory, "spec_path": spec_path, "spec_digest": spec_digest}))
 
+    def import_workflow(self, body: types.ImportWorkflow) -> types.WorkflowCreated:
+        """Creates a workflow with what happened to it elsewhere, in one transaction. Ids are given anew."""
+        return cast('types.WorkflowCreated', self._connection.request("POST", "/workflows/import", body=body, has_body=True))
+
     def prune_workflows(self, body: types.PruneRequest) -> types.PruneView:
         """Deletes workflows that ended long ago."""
         return cast('types.PruneView', self._connection.request("POST", "/workflows/prune", body=body, has_body=True))
@@ -659,6 +663,14 @@ class Client(ClientBase):
     def reinitialize_workflow(self, id: int, body: types.ReinitializeRequest | None = None, *, dry_run: bool | None = None, force: bool | None = None, run_id: int | None = None) -> types.ResetView:
         """Starts a run with what has changed since the last one."""
         return cast('types.ResetView', self._connection.request("POST", f"/workflows/{_quote(id)}/reinitialize", {"dry_run": dry_run, "force": force, "run_id": run_id}, body=body))
+
+    def list_relations(self, id: int, *, kind: str | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_RelationView:
+        """What the jobs of a workflow depend on, read and write."""
+        return cast('types.Page_RelationView', self._connection.request("GET", f"/workflows/{_quote(id)}/relations", {"kind": kind, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
+
+    def iter_relations(self, id: int, *, kind: str | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.RelationView]:
+        """Every item of `list_relations`, page after page."""
+        return self._pages(lambda start: self.list_relations(id, kind=kind, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
 
     def reset_workflow_status(self, id: int, body: types.ResetRequest | None = None, *, failed_only: bool | None = None, dry_run: bool | None = None, force: bool | None = None, job: list[str] | None = None, job_id: list[int] | None = None, run_id: int | None = None) -> types.ResetView:
         """Resets jobs, so that they run again."""

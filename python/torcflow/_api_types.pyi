@@ -55,7 +55,7 @@ class ActionView(TypedDict):
 class AddMember(TypedDict):
     role: NotRequired[GroupRole | None]
     user_name: str
-Adjustable = Literal['memory', 'runtime', 'timeout']
+Adjustable = Literal['memory', 'runtime', 'timeout', 'num_cpus', 'num_gpus']
 AdjustmentView = dict[str, Any]
 AllocationEnd = Literal['reported', 'vanished', 'left', 'refused', 'not_sent']
 class AllocationLogView(TypedDict):
@@ -543,6 +543,12 @@ class HeartbeatAnswer(TypedDict):
     cancel: list[AttemptId]
     forgotten: list[AttemptId]
     not_yours: list[AttemptId]
+class ImportWorkflow(TypedDict):
+    directory: NotRequired[str | None]
+    key: NotRequired[str | None]
+    past: NotRequired[Past]
+    spec: dict[str, Any]
+    user: NotRequired[str | None]
 class IsCompleteView(TypedDict):
     is_canceled: bool
     is_complete: bool
@@ -866,6 +872,13 @@ class Page_PoolRunnerView(TypedDict):
     max_limit: NotRequired[int]
     offset: int
     total_count: int
+class Page_RelationView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
 class Page_RequirementsView(TypedDict):
     count: NotRequired[int]
     has_more: bool
@@ -936,6 +949,17 @@ class Page_WorkflowView(TypedDict):
     max_limit: NotRequired[int]
     offset: int
     total_count: int
+class Past(TypedDict):
+    adjustments: NotRequired[list[AdjustmentView]]
+    attempts: NotRequired[list[AttemptView]]
+    classifications: NotRequired[list[ClassificationView]]
+    events: NotRequired[list[EventView]]
+    is_canceled: NotRequired[bool]
+    jobs: NotRequired[list[JobView]]
+    run_id: NotRequired[int]
+    run_started_ms: NotRequired[int | None]
+    runners: NotRequired[list[RunnerView]]
+    user_data: NotRequired[list[UserDataView]]
 class PendingExample(TypedDict):
     attempt_id: int
     cause: NotRequired[Cause | None]
@@ -1174,6 +1198,13 @@ class ReinitializeRequest(TypedDict):
     force: NotRequired[bool]
     run_id: NotRequired[int | None]
     spec: NotRequired[Any]
+RelationKind = Literal['depends_on', 'input_file', 'output_file', 'input_user_data', 'output_user_data']
+class RelationView(TypedDict):
+    item_id: int
+    item_name: str
+    job_id: JobId
+    job_name: str
+    kind: RelationKind
 class ReleaseReservation(TypedDict):
     token: NotRequired[str | None]
 class RemovedFiles(TypedDict):
@@ -1393,6 +1424,8 @@ class UpdateJob(TypedDict):
     by: NotRequired[str | None]
     held: NotRequired[bool | None]
     memory: NotRequired[Memory | None]
+    num_cpus: NotRequired[int | None]
+    num_gpus: NotRequired[int | None]
     priority: NotRequired[int | None]
     reason: NotRequired[str | None]
     runtime: NotRequired[Runtime | None]
@@ -1480,6 +1513,7 @@ class WorkflowView(TypedDict):
     created_ms: int
     description: NotRequired[str | None]
     directory: NotRequired[str | None]
+    enable_ro_crate: NotRequired[bool]
     id: WorkflowId
     is_archived: bool
     is_canceled: bool

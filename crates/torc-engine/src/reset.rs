@@ -59,6 +59,10 @@ pub struct Adjustment {
     pub runtime: Option<u64>,
     /// Seconds after which an attempt is ended.
     pub timeout: Option<u64>,
+    /// CPUs.
+    pub cpus: Option<u32>,
+    /// GPUs.
+    pub gpus: Option<u32>,
     /// Higher runs first.
     pub priority: Option<i64>,
 }
@@ -562,11 +566,13 @@ impl Workflow {
 
     /// Gives a job other needs or another priority, from its next attempt on.
     pub fn adjust(&mut self, index: JobIx, by: Adjustment) {
-        let Adjustment { memory, runtime, timeout, priority } = by;
+        let Adjustment { memory, runtime, timeout, cpus, gpus, priority } = by;
         let mut class = self.next_class_of(index).clone();
         class.memory = memory.or(class.memory);
         class.runtime = runtime.or(class.runtime);
         class.timeout = timeout.or(class.timeout);
+        class.cpus = cpus.unwrap_or(class.cpus);
+        class.gpus = gpus.unwrap_or(class.gpus);
         let class = self.classes.number(class);
         self.dequeue(index);
         let job = &mut self.jobs[index];

@@ -12,6 +12,7 @@ mod backend;
 pub mod guidance;
 mod http;
 mod journal;
+pub mod library;
 mod server;
 mod tools;
 

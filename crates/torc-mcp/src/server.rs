@@ -2,10 +2,13 @@
 
 use crate::backend::{Backend, Cluster};
 use crate::journal::Journal;
+use crate::library;
 use crate::tools::{Call, Tool, Toolset};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, ToolAnnotations,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities,
+    ServerConfig, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
@@ -109,7 +112,8 @@ fn described(tool: &Tool) -> rmcp::model::Tool {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("torc", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -122,6 +126,35 @@ impl ServerHandler for Server {
         Ok(ListToolsResult::with_all_items(
             self.settings.toolset.tools().iter().map(described).collect(),
         ))
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let pages = library::PAGES.iter().map(|page| {
+            let resource = Resource::new(page.uri(), page.name);
+            resource.with_title(page.title()).with_mime_type("text/markdown")
+        });
+        let examples = library::EXAMPLES.iter().map(|example| {
+            let resource = Resource::new(example.uri(), example.name);
+            resource.with_title(example.title()).with_mime_type("application/yaml")
+        });
+        Ok(ListResourcesResult::with_all_items(pages.chain(examples).collect()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let Some((kind, text)) = library::read(&request.uri) else {
+            let message = format!("there is no resource `{}`", untrusted::line(&request.uri, 200));
+            return Err(ErrorData::resource_not_found(message, None));
+        };
+        let contents = ResourceContents::text(text, request.uri).with_mime_type(kind);
+        Ok(ReadResourceResult::new(vec![contents]).into())
     }
 
     async fn call_tool(

@@ -56,6 +56,9 @@ pub struct Plan {
 pub struct Settings {
     /// Failures that no rule covers wait as `pending_failed` for a verdict.
     pub use_pending_failed: bool,
+    /// `torc run` writes an RO-Crate when it is complete.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub enable_ro_crate: bool,
     /// Index of the failure handler for jobs that name none.
     pub default_failure_handler: Option<usize>,
     /// Environment for every job; a job's own wins.
@@ -162,6 +165,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             use_pending_failed: false,
+            enable_ro_crate: false,
             default_failure_handler: None,
             env: BTreeMap::new(),
             disown_seconds: 12 * 3600,

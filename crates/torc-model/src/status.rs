@@ -449,7 +449,7 @@ words! {
 }
 
 words! {
-    /// What recovery may change for the next attempts of a job.
+    /// What recovery or a person may change for the next attempts of a job.
     Adjustable {
         /// Its memory.
         Memory = "memory",
@@ -457,6 +457,10 @@ words! {
         Runtime = "runtime",
         /// Its time limit.
         Timeout = "timeout",
+        /// Its CPUs; by people only.
+        Cpus = "num_cpus",
+        /// Its GPUs; by people only.
+        Gpus = "num_gpus",
     }
 }
 

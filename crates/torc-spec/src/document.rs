@@ -29,6 +29,7 @@ pub(crate) struct Document {
     pub parameters: Map<String, Value>,
     pub parameter_mode: Mode,
     pub use_pending_failed: bool,
+    pub enable_ro_crate: bool,
     pub auto_recover: Option<AutoRecoverSpec>,
     pub recovery_rules: Vec<torc_model::recovery::RuleSpec>,
     pub default_failure_handler: Option<String>,

@@ -312,8 +312,8 @@ pub static WORKFLOW: Object = Object {
         field("jobs_sort_method", Shape::Ignored("give jobs a `priority` instead"), "No effect."),
         field(
             "enable_ro_crate",
-            Shape::Ignored("provenance is always recorded; there is no RO-Crate export"),
-            "No effect.",
+            Shape::Bool,
+            "`torc run` writes the RO-Crate `ro-crate_wfID` beside the logs when the workflow is complete; false unless set.",
         ),
         field(
             "dynamic_jobs",
@@ -527,7 +527,11 @@ static FILE: Object = Object {
             Shape::Bool,
             "One instance per row of the workflow's `parameters_file`; false unless set.",
         ),
-        field("identifier", Shape::Ignored("there is no RO-Crate export"), "No effect."),
+        field(
+            "identifier",
+            Shape::Line,
+            "DOI, URN or another identifier, for `torc export ro-crate`.",
+        ),
         field("st_mtime", Shape::Ignored("times are read from the files themselves"), "No effect."),
     ],
 };

@@ -3,6 +3,7 @@
 //! This crate composes the others and decides nothing itself: commands turn arguments into calls of
 //! the server and answers into text.
 
+mod archive;
 mod cli;
 mod config;
 mod embedded;

@@ -288,6 +288,13 @@ pub struct UpdateJob {
     /// Runtime for the next attempts, as `2h30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<crate::units::Runtime>,
+    /// CPUs for the next attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub num_cpus: Option<u32>,
+    /// GPUs for the next attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_gpus: Option<u32>,
 }
 
 /// Names jobs to cancel.

@@ -2,10 +2,11 @@
 
 use crate::event::EventKind;
 use crate::ids::{ActionId, JobId, RunnerId, WorkflowId};
-use crate::status::{ActionState, JobStatus, Trigger};
+use crate::status::{ActionState, JobStatus, Trigger, words};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use utoipa::ToSchema;
 
 /// A workflow as lists and `get` show it.
@@ -42,6 +43,9 @@ pub struct WorkflowView {
     pub is_archived: bool,
     /// Failures wait for a verdict.
     pub use_pending_failed: bool,
+    /// `torc run` writes an RO-Crate when it is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enable_ro_crate: bool,
     /// Number of jobs.
     pub job_count: i64,
     /// How far it is (only in lists that ask for it).
@@ -399,6 +403,37 @@ pub struct RequirementsView {
     pub runtime: Option<String>,
 }
 
+words! {
+    /// What ties a job to something.
+    RelationKind {
+        /// It begins after this job has succeeded.
+        DependsOn = "depends_on",
+        /// It reads this file.
+        InputFile = "input_file",
+        /// It writes this file.
+        OutputFile = "output_file",
+        /// It reads this user data.
+        InputUserData = "input_user_data",
+        /// It writes this user data.
+        OutputUserData = "output_user_data",
+    }
+}
+
+/// One thing that a job depends on, reads or writes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RelationView {
+    /// The job.
+    pub job_id: JobId,
+    /// Its name.
+    pub job_name: String,
+    /// How they are tied.
+    pub kind: RelationKind,
+    /// Row of the job, the file or the user data.
+    pub item_id: i64,
+    /// Its name.
+    pub item_name: String,
+}
+
 /// A Slurm scheduler as lists and `get` show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SlurmSchedulerView {
@@ -410,4 +445,50 @@ pub struct SlurmSchedulerView {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub scheduler: crate::plan::SlurmScheduler,
+}
+
+/// What happened to a workflow elsewhere. Ids are those of the other server.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Past {
+    /// The run that it was in; 0: it was never started.
+    pub run_id: i64,
+    /// When that run began, ms since 1970.
+    pub run_started_ms: Option<i64>,
+    /// A user canceled it.
+    pub is_canceled: bool,
+    /// Its jobs; those that had not ended run again.
+    pub jobs: Vec<super::JobView>,
+    /// Its attempts; those that had not ended are left out.
+    pub attempts: Vec<super::AttemptView>,
+    /// What happened.
+    pub events: Vec<EventView>,
+    /// Its user data.
+    pub user_data: Vec<UserDataView>,
+    /// Verdicts on its failures.
+    pub classifications: Vec<crate::recovery::ClassificationView>,
+    /// Limits that were changed.
+    pub adjustments: Vec<crate::recovery::AdjustmentView>,
+    /// Who ran its jobs.
+    pub runners: Vec<super::RunnerView>,
+}
+
+/// Asks to create a workflow with its past.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ImportWorkflow {
+    /// The whole spec as JSON.
+    #[schema(value_type = Object)]
+    pub spec: Value,
+    /// Owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where its jobs start and its paths begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// A repeat with the same key answers with the same workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What happened to it.
+    #[serde(default)]
+    pub past: Past,
 }

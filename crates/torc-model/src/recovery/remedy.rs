@@ -126,10 +126,10 @@ pub struct Current {
 pub struct Change {
     /// Which.
     pub field: Adjustable,
-    /// Before, in bytes or seconds; absent when there was no limit.
+    /// Before, in bytes or seconds or as a number; absent when there was no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
-    /// After, in bytes or seconds.
+    /// After, in bytes or seconds or as a number.
     pub to: i64,
 }
 
@@ -146,6 +146,7 @@ impl Change {
         match self.field {
             Adjustable::Memory => Memory(value).to_string(),
             Adjustable::Runtime | Adjustable::Timeout => Runtime(value).friendly(),
+            Adjustable::Cpus | Adjustable::Gpus => value.to_string(),
         }
     }
 }

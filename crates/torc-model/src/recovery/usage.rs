@@ -76,8 +76,30 @@ pub struct Summary {
     pub notes: Vec<String>,
 }
 
+/// How much more than what was used is suggested: factors.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Headroom {
+    /// Of the highest memory use.
+    pub memory: f64,
+    /// Of the longest time.
+    pub runtime: f64,
+    /// Of the highest CPU use.
+    pub cpus: f64,
+}
+
+impl Default for Headroom {
+    fn default() -> Self {
+        Self { memory: HEADROOM, runtime: HEADROOM, cpus: 1.0 }
+    }
+}
+
 /// Compares use with what was asked for.
 pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
+    summarize_with(uses, asked, &Headroom::default())
+}
+
+/// The same with other factors.
+pub fn summarize_with(uses: &[Use], asked: &Asked, headroom: &Headroom) -> Summary {
     let memory = uses.iter().filter_map(|u| u.peak_memory_bytes).max();
     let cpu = uses.iter().filter_map(|u| u.peak_cpu_percent).fold(None, larger);
     let longest = uses.iter().filter_map(|u| u.exec_seconds).fold(None, larger);
@@ -93,7 +115,7 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
         ..Summary::default()
     };
     if let (Some(peak), Some(had)) = (memory, asked.memory_bytes) {
-        let fits = Memory(Memory(peak).scaled(HEADROOM).0.max(LEAST_MEMORY));
+        let fits = Memory(Memory(peak).scaled(headroom.memory).0.max(LEAST_MEMORY));
         if ran_out {
             // The kernel ends a process at the limit, so that the peak says only what was there.
             let more = Memory(peak.max(had)).scaled(AFTER_OOM);
@@ -113,7 +135,7 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
         }
     }
     if let (Some(longest), Some(had)) = (longest, asked.runtime_seconds) {
-        let fits = Runtime((longest * HEADROOM).ceil() as u64);
+        let fits = Runtime((longest * headroom.runtime).ceil() as u64);
         if longest > had as f64 {
             summary.suggested_runtime = Some(fits.to_string());
             summary
@@ -127,7 +149,7 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
         }
     }
     if let Some(cpu) = cpu {
-        let needed = (cpu / 100.0).ceil().max(1.0) as u32;
+        let needed = (cpu / 100.0 * headroom.cpus).ceil().max(1.0) as u32;
         // A little above is the noise of measuring.
         if cpu > f64::from(asked.num_cpus) * 100.0 * 1.1 {
             summary.suggested_cpus = Some(i64::from(needed));

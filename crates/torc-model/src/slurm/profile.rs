@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The profiles that come with the program, as JSON.
-const BUILT_IN: [&str; 1] = [include_str!("profiles/kestrel.json")];
+const BUILT_IN: [&str; 2] =
+    [include_str!("profiles/kestrel.json"), include_str!("profiles/dane.json")];
 
 /// A cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

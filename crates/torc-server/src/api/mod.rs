@@ -42,6 +42,7 @@ mod pages;
 mod pool;
 mod pool_reads;
 mod query;
+mod relations;
 mod remedies;
 mod requirements;
 mod reservations;

@@ -8,9 +8,9 @@ use super::openapi::Rules;
 use super::{
     App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
-    log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, remedies,
-    requirements, reservations, results, runners, schedulers, server, sessions, tokens, user_data,
-    webhooks, why, workflows,
+    log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, relations,
+    remedies, requirements, reservations, results, runners, schedulers, server, sessions, tokens,
+    user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -105,6 +105,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::list_workflows, workflows::create_workflow),
         route!(workflows::prune_workflows),
         route!(workflows::find_earlier),
+        route!(workflows::import_workflow),
         route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
         route!(workflows::get_spec),
         route!(workflows::get_status),
@@ -116,6 +117,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::list_revisions),
         route!(workflows::reset_status),
         route!(workflows::cancel_workflow),
+        route!(relations::list_relations),
         route!(runners::claim),
         route!(runners::quarantine_node),
         route!(pool::list_pool_runners, pool::register_pool_runner),

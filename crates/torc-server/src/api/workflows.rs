@@ -16,9 +16,9 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
-    ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, EarlierView, ErrorCode, IsCompleteView,
-    Page, PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest, ResetView,
-    RevisionView, Role, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
+    ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, EarlierView, ErrorCode, ImportWorkflow,
+    IsCompleteView, Page, PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest,
+    ResetView, RevisionView, Role, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -98,6 +98,35 @@ pub async fn create_workflow(
 ) -> Answer<WorkflowCreated> {
     request.maker = maker(&caller)?;
     Ok(Json(app.store().create_workflow(request).await?))
+}
+
+/// Creates a workflow with what happened to it elsewhere, in one transaction. Ids are given anew.
+#[utoipa::path(
+    post,
+    path = "/workflows/import",
+    operation_id = "import_workflow",
+    tag = "workflows",
+    request_body = ImportWorkflow,
+    responses((status = 200, description = "It is there.", body = WorkflowCreated), Refusals)
+)]
+pub async fn import_workflow(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<ImportWorkflow, LARGE>,
+) -> Answer<WorkflowCreated> {
+    let ImportWorkflow { spec, user, directory, key, past } = request;
+    let creation = Creation {
+        spec: spec.into(),
+        user,
+        initialize: false,
+        force: false,
+        key,
+        directory,
+        spec_path: None,
+        maker: maker(&caller)?,
+    };
+    let is_owner = caller.person().is_none();
+    Ok(Json(app.store().import_workflow(creation, past, is_owner).await?))
 }
 
 /// The person who makes a workflow; None: as the request says.

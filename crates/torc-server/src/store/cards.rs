@@ -82,7 +82,7 @@ pub fn failure(
     let Some(ended) = waiting::failed(db, attempt)? else { return Ok(None) };
     let mut statement = db.prepare_cached(
         "SELECT j.name, j.status, j.status_reason, j.extra, coalesce(j.memory_bytes, r.memory_bytes),
-                coalesce(j.runtime_seconds, r.runtime_seconds), coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0),
+                coalesce(j.runtime_seconds, r.runtime_seconds), coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.num_gpus, r.num_gpus, 0),
                 j.workflow_id, j.family
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE j.id = ?1",
     )?;

@@ -238,7 +238,7 @@ fn jobs(
     let mut statement = db.prepare_cached(
         "SELECT j.id, j.status, j.attempt_id, j.priority, j.position, j.failure_handler_id, j.scheduler_id,
                 j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
-                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
+                coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.num_gpus, r.num_gpus, 0), coalesce(r.num_nodes, 1),
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 j.afterwards, j.attempt_run, j.family, j.estimate_ms
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id

@@ -16,6 +16,7 @@ mod families;
 mod forecast;
 mod history;
 mod id_marks;
+mod import;
 mod job_rows;
 mod knowledge;
 mod last_words;
@@ -192,6 +193,23 @@ impl Store {
             files.clear();
         }
         self.writer.call(move |tx| create::create(tx, &request, plan, &files, warnings)).await
+    }
+
+    /// Creates a workflow with what happened to it elsewhere: one transaction, all or nothing.
+    pub async fn import_workflow(
+        &self,
+        request: Creation,
+        past: torc_model::api::Past,
+        keeps_paths: bool,
+    ) -> Result<WorkflowCreated, Refusal> {
+        let mut request = request;
+        let spec = std::mem::take(&mut request.spec);
+        let planned = tokio::task::spawn_blocking(move || plan(spec));
+        let (plan, warnings) =
+            planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
+        self.writer
+            .call(move |tx| import::import(tx, &request, plan, &past, keeps_paths, warnings))
+            .await
     }
 
     /// Makes every uninitialized job blocked or ready.

@@ -382,6 +382,7 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
     let zeros = [
         ("memory", update.memory == Some(Memory(0))),
         ("runtime", update.runtime == Some(Runtime(0))),
+        ("num_cpus", update.num_cpus == Some(0)),
     ];
     if let Some((field, _)) = zeros.iter().find(|(_, is_zero)| *is_zero) {
         return Err(Refusal::invalid(field, format!("`{field}` must be more than zero")).into());
@@ -424,8 +425,16 @@ fn adjust_by_hand(
     let now = workflow.next_class_of(index);
     let memory = update.memory.map(|m| Limit::new(Adjustable::Memory, now.memory, m.0));
     let runtime = update.runtime.map(|r| Limit::new(Adjustable::Runtime, now.runtime, r.0));
-    let changes: Vec<Limit> =
-        memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
+    let number = |field, had: u32, wanted: Option<u32>| {
+        wanted.map(|wanted| Limit::new(field, Some(u64::from(had)), u64::from(wanted)))
+    };
+    let cpus = number(Adjustable::Cpus, now.cpus, update.num_cpus);
+    let gpus = number(Adjustable::Gpus, now.gpus, update.num_gpus);
+    let changes: Vec<Limit> = [memory, runtime, cpus, gpus]
+        .into_iter()
+        .flatten()
+        .filter(|change| change.from != Some(change.to))
+        .collect();
     let because = Because {
         attempt: attempt.max(1),
         why: update.reason.as_deref().unwrap_or("changed by hand"),

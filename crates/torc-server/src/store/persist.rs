@@ -211,10 +211,10 @@ fn add_items(
     let mut insert = db.prepare_cached(
         "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, priority, position,
              resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes,
-             runtime_seconds, extra, input_hash, family)
+             runtime_seconds, num_cpus, num_gpus, extra, input_hash, family)
          SELECT ?1, workflow_id, ?3, '', NULL, NULL, ?5, priority, position, resource_requirements_id,
-             failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
-             input_hash, family FROM job WHERE id = ?2",
+             failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, num_cpus,
+             num_gpus, ?4, input_hash, family FROM job WHERE id = ?2",
     )?;
     let mut depend = db.prepare_cached(
         "INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
@@ -237,13 +237,19 @@ fn add_items(
 
 /// A job's own limits, where it has others than its requirements say.
 fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
-    let Adjustment { memory, runtime, timeout, priority } = by;
+    let Adjustment { memory, runtime, timeout, cpus, gpus, priority } = by;
     if memory.is_some() || runtime.is_some() || priority.is_some() {
         db.prepare_cached(
             "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes),
              runtime_seconds = coalesce(?3, runtime_seconds), priority = coalesce(?4, priority) WHERE id = ?1",
         )?
         .execute(params![job.0, signed(memory), signed(runtime), priority])?;
+    }
+    if cpus.is_some() || gpus.is_some() {
+        db.prepare_cached(
+            "UPDATE job SET num_cpus = coalesce(?2, num_cpus), num_gpus = coalesce(?3, num_gpus) WHERE id = ?1",
+        )?
+        .execute(params![job.0, cpus, gpus])?;
     }
     if let Some(seconds) = timeout {
         let extra: Option<String> = db

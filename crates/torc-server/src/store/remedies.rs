@@ -337,6 +337,8 @@ pub fn adjust(
             Adjustable::Memory => Adjustment { memory: to, ..Adjustment::default() },
             Adjustable::Runtime => Adjustment { runtime: to, ..Adjustment::default() },
             Adjustable::Timeout => Adjustment { timeout: to, ..Adjustment::default() },
+            Adjustable::Cpus => Adjustment { cpus: small(change.to), ..Adjustment::default() },
+            Adjustable::Gpus => Adjustment { gpus: small(change.to), ..Adjustment::default() },
         };
         tx.apply(id, |workflow, _, _| {
             workflow.adjust(index, adjustment);
@@ -353,4 +355,8 @@ pub fn adjust(
         tx.write(id, vec![Row::Event { kind: EventKind::JobAdjusted, job: Some(job), data }])?;
     }
     Ok(())
+}
+
+fn small(count: i64) -> Option<u32> {
+    u32::try_from(count).ok()
 }

@@ -249,18 +249,23 @@ struct Taken<'a> {
     own: &'a HashMap<JobId, OwnValues>,
 }
 
-/// Memory and runtime of a job's own, each with what its requirements said.
-type OwnValues = [(Option<i64>, Option<i64>); 2];
+/// Memory, runtime, CPUs and GPUs of a job's own, each with what its requirements said.
+type OwnValues = [(Option<i64>, Option<i64>); 4];
 
 /// What jobs were given beyond their requirements, before those are changed.
 fn own_values(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, OwnValues>> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT j.id, j.memory_bytes, r.memory_bytes, j.runtime_seconds, r.runtime_seconds
+        "SELECT j.id, j.memory_bytes, r.memory_bytes, j.runtime_seconds, r.runtime_seconds,
+                j.num_cpus, coalesce(r.num_cpus, 1), j.num_gpus, coalesce(r.num_gpus, 0)
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
-         WHERE j.workflow_id = ?1 AND (j.memory_bytes IS NOT NULL OR j.runtime_seconds IS NOT NULL)",
+         WHERE j.workflow_id = ?1 AND coalesce(j.memory_bytes, j.runtime_seconds, j.num_cpus, j.num_gpus)
+               IS NOT NULL",
     )?;
     let rows = statement.query_map([id.0], |row| {
-        Ok((JobId(row.get(0)?), [(row.get(1)?, row.get(2)?), (row.get(3)?, row.get(4)?)]))
+        let pair = |at: usize| -> rusqlite::Result<(Option<i64>, Option<i64>)> {
+            Ok((row.get(at)?, row.get(at + 1)?))
+        };
+        Ok((JobId(row.get(0)?), [pair(1)?, pair(3)?, pair(5)?, pair(7)?]))
     })?;
     rows.collect()
 }
@@ -392,7 +397,7 @@ impl Taken<'_> {
             .db
             .prepare_cached("SELECT extra, scheduler_id FROM job WHERE id = ?1")?
             .query_row([row.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let [memory, runtime] = self.own.get(&row).copied().unwrap_or_default();
+        let [memory, runtime, cpus, gpus] = self.own.get(&row).copied().unwrap_or_default();
         let before: JobExtra = before.as_deref().map(parse).transpose()?.unwrap_or_default();
         let mut extra = (*job.extra).clone();
         extra.timeout = timeout(tx.db, row, before.timeout, extra.timeout)?;
@@ -404,11 +409,16 @@ impl Taken<'_> {
         let runtime = own_value(runtime, signed(class.runtime));
         class.memory = memory.map(|value| value as u64).or(class.memory);
         class.runtime = runtime.map(|value| value as u64).or(class.runtime);
+        let cpus = own_number(cpus, class.cpus);
+        let gpus = own_number(gpus, class.gpus);
+        class.cpus = cpus.unwrap_or(class.cpus);
+        class.gpus = gpus.unwrap_or(class.gpus);
         tx.db
             .prepare_cached(
                 "UPDATE job SET command = ?2, invocation_script = ?3, steps = ?4, priority = ?5, extra = ?6,
                  resource_requirements_id = ?7, failure_handler_id = ?8, scheduler_id = ?9,
-                 cancel_on_blocking_job_failure = ?10, memory_bytes = ?11, runtime_seconds = ?12, family = ?13
+                 cancel_on_blocking_job_failure = ?10, memory_bytes = ?11, runtime_seconds = ?12, family = ?13,
+                 num_cpus = ?14, num_gpus = ?15
                  WHERE id = ?1",
             )?
             .execute(params![
@@ -425,6 +435,8 @@ impl Taken<'_> {
                 memory,
                 runtime,
                 named.families.get(job.family as usize).copied().unwrap_or(job.family),
+                cpus,
+                gpus,
             ])?;
         let handler = job.failure_handler.or(plan.settings.default_failure_handler);
         Ok(ChangedJob {
@@ -541,4 +553,9 @@ impl Taken<'_> {
 /// What a job keeps of its own beyond its requirements: nothing that the new spec asks for as well.
 fn own_value((own, before): (Option<i64>, Option<i64>), asked: Option<i64>) -> Option<i64> {
     own.filter(|own| asked == before || asked.is_some_and(|asked| asked < *own))
+}
+
+/// What a person set by hand holds until the spec says something new.
+fn own_number((own, before): (Option<i64>, Option<i64>), asked: u32) -> Option<u32> {
+    own.filter(|_| before == Some(i64::from(asked))).and_then(|own| u32::try_from(own).ok())
 }

@@ -133,6 +133,9 @@ CREATE TABLE job (
     -- The job's own values after a recovery; they win over resource_requirements and are never lower.
     memory_bytes INTEGER,
     runtime_seconds INTEGER,
+    -- The job's own values by hand; they win over resource_requirements.
+    num_cpus INTEGER CHECK (num_cpus > 0),
+    num_gpus INTEGER CHECK (num_gpus >= 0),
     -- Retries that did not count against the user's rules (losses, stops, checkpoints), in this run.
     lost_retries INTEGER NOT NULL DEFAULT 0,
     refunds INTEGER NOT NULL DEFAULT 0,
@@ -554,7 +557,7 @@ CREATE TABLE adjustment (
     job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
     run_id INTEGER NOT NULL,
     attempt_id INTEGER NOT NULL,
-    field TEXT NOT NULL CHECK (field IN ('memory', 'runtime', 'timeout')),
+    field TEXT NOT NULL CHECK (field IN ('memory', 'runtime', 'timeout', 'num_cpus', 'num_gpus')),
     from_value INTEGER,
     to_value INTEGER NOT NULL,
     why TEXT NOT NULL,

@@ -75,7 +75,7 @@ fn about(operation: &Operation) -> About {
         ["access_groups" | "users", ..] => About::Groups,
         ["pool_runners", ..] => About::Pools,
         ["workflows"] if !is_read => About::Server,
-        ["workflows", "prune"] => About::Server,
+        ["workflows", "prune" | "import"] => About::Server,
         ["results"] => About::List,
         [noun] if NOUNS.contains(noun) && is_read => About::List,
         [noun, ..] if NOUNS.contains(noun) => About::One,
@@ -211,7 +211,7 @@ fn expect(operation: &Operation, stand: Stand, role: &str, answer: &Answer, owne
                 _ => refused(answer),
             }
         }
-        About::Server if operation.id == "create_workflow" => {
+        About::Server if ["create_workflow", "import_workflow"].contains(&&*operation.id) => {
             let may = !matches!(stand, Stand::ForIt | Stand::ForAnother);
             assert_eq!(answer.status.is_success(), may, "{what}");
         }

@@ -360,7 +360,7 @@ impl Ids {
     pub fn body(&self, operation: &str) -> Value {
         let running = json!({"id": self.running["id"], "token": self.running["token"]});
         match operation {
-            "create_workflow" => json!({"spec": spec("new")}),
+            "create_workflow" | "import_workflow" => json!({"spec": spec("new")}),
             "prune_workflows" => json!({"older_than_seconds": 0, "dry_run": true}),
             "update_workflow" => json!({"description": "text"}),
             "reinitialize_workflow" => json!({"dry_run": true, "force": true}),

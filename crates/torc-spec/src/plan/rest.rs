@@ -91,6 +91,7 @@ impl Planner<'_> {
         }
         Settings {
             use_pending_failed: document.use_pending_failed,
+            enable_ro_crate: document.enable_ro_crate,
             default_failure_handler,
             env: document.env.clone(),
             disown_seconds: document.disown_seconds.unwrap_or(default.disown_seconds),

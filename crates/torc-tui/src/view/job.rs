@@ -116,6 +116,9 @@ fn why(state: &State, place: &JobPlace, width: u16) -> Vec<(String, Tone)> {
     for one in &why.adjustments {
         let to = match one.change.field {
             torc_model::status::Adjustable::Memory => format::bytes(one.change.to),
+            torc_model::status::Adjustable::Cpus | torc_model::status::Adjustable::Gpus => {
+                one.change.to.to_string()
+            }
             _ => format::duration(one.change.to as f64),
         };
         add(&format!("{} raised to {to}: {}", one.change.field, one.why), bullet, Tone::Quiet);

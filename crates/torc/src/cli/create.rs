@@ -45,7 +45,10 @@ impl Args {
             let start = if self.force { Start::Force } else { Start::Careful };
             let created =
                 create(context, client, &checked, self.initialize.then_some(start)).await?;
-            let told = context.output.value(&created, describe);
+            // Scripts for Torc 1.0.0 read `workflow_id`.
+            let mut shown = serde_json::json!(created);
+            shown["workflow_id"] = serde_json::json!(created.id);
+            let told = context.output.value(&shown, |_| describe(&created));
             told.map_err(|error| error.after(format!("workflow {} was created", created.id)))?;
             Ok(Exit::Success)
         })

@@ -139,6 +139,11 @@ impl Requirements {
             let said = counts.into_iter().filter(|(_, count, usual)| count != usual);
             said.map(|(key, count, _)| (key.to_owned(), json!(count))).collect()
         });
+        for (key, count, usual) in [("num_cpus", job.num_cpus, 1), ("num_gpus", job.num_gpus, 0)] {
+            if wanted.get(key).map_or(usual, |said| said.as_i64().unwrap_or(count)) != count {
+                wanted.insert(key.into(), json!(count));
+            }
+        }
         for (key, value) in [("memory", &job.memory), ("runtime", &job.runtime)] {
             if let Some(value) = value {
                 wanted.insert(key.into(), json!(value));

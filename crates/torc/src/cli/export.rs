@@ -2,8 +2,10 @@
 
 use super::Context;
 use super::references::{self, LATEST};
+use super::ro_crate::RoCrate;
 use super::session::Access;
 use super::timeline::Timeline;
+use super::wfformat::WfFormat;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::escape;
@@ -20,7 +22,9 @@ use torc_model::status::AttemptState;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  torc export trace -o run.json     every attempt; open it in ui.perfetto.dev or chrome://tracing")]
+  torc export trace -o run.json     every attempt; open it in ui.perfetto.dev or chrome://tracing
+  torc export ro-crate -o run.zip   a Provenance Run Crate: spec, files with checksums, attempts
+  torc export wfformat -o wf.json   tasks, files and times in the format of WfCommons")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +34,8 @@ pub struct Args {
 enum Command {
     /// Every attempt over time, as a Chrome trace
     Trace(Trace),
+    RoCrate(RoCrate),
+    Wfformat(WfFormat),
 }
 
 #[derive(clap::Args, Debug)]
@@ -46,9 +52,12 @@ struct Trace {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        let Command::Trace(args) = self.command;
         context.with_server(Access::Existing, async |client| {
-            args.execute(context, client).await?;
+            match self.command {
+                Command::Trace(args) => args.execute(context, client).await?,
+                Command::RoCrate(args) => args.execute(context, client).await?,
+                Command::Wfformat(args) => args.execute(context, client).await?,
+            }
             Ok(Exit::Success)
         })
     }

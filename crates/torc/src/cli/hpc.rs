@@ -7,7 +7,9 @@ use crate::output::{Field, Table};
 use clap::Subcommand;
 use std::path::PathBuf;
 use torc_batch::slurm::{Slurm, all_profiles, derive_profile, detect_profile, find_profile};
-use torc_model::slurm::profile::Profile;
+use torc_model::plan::Requirements;
+use torc_model::slurm::profile::{Partition, Profile};
+use torc_model::units::{Memory, Runtime};
 
 /// Show what clusters offer, and describe this one
 #[derive(clap::Args, Debug)]
@@ -15,6 +17,7 @@ use torc_model::slurm::profile::Profile;
 Examples:
   torc hpc detect                                                          which cluster is this?
   torc hpc show kestrel
+  torc hpc match kestrel --cpus 16 --memory 64g --walltime 6h              which partitions fit a job
   torc hpc generate --name mine -o ~/.config/torc/profiles/mine.json       keep this cluster as a profile
 
 Profiles are JSON files; those in ~/.config/torc/profiles win over the built-in ones of the same name.")]
@@ -32,6 +35,21 @@ enum Command {
         /// A name of `torc hpc list`, or a file
         name: String,
     },
+    /// List the partitions of a profile
+    Partitions {
+        /// A name of `torc hpc list`, or a file [default: the cluster that this is]
+        name: Option<String>,
+
+        /// Only those with GPUs
+        #[arg(long)]
+        gpu: bool,
+
+        /// Only those whose nodes several jobs share
+        #[arg(long)]
+        shared: bool,
+    },
+    /// Find the partitions that fit a job
+    Match(Match),
     /// Tell which cluster this is
     Detect,
     /// Make a profile out of what Slurm tells about this cluster
@@ -44,6 +62,80 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+}
+
+/// What a job needs.
+#[derive(clap::Args, Debug)]
+struct Match {
+    /// A name of `torc hpc list`, or a file [default: the cluster that this is]
+    name: Option<String>,
+
+    /// CPUs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cpus: u32,
+
+    /// Memory, such as `16g`
+    #[arg(long, value_parser = Memory::parse)]
+    memory: Option<Memory>,
+
+    /// Time, such as `4h` or `4:00:00`
+    #[arg(long, alias = "runtime", value_parser = Runtime::parse)]
+    walltime: Option<Runtime>,
+
+    /// GPUs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    gpus: u32,
+
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+}
+
+impl Match {
+    fn execute(self, context: &Context) -> Result<()> {
+        let profile = profile(self.name.as_deref())?;
+        let needs = Requirements {
+            name: "the job".into(),
+            num_cpus: self.cpus,
+            num_gpus: self.gpus,
+            num_nodes: self.nodes,
+            memory: self.memory,
+            runtime: self.walltime,
+        };
+        let runtime = self.walltime.map_or(0, |time| time.0);
+        let fitting: Vec<&Partition> = profile
+            .partitions
+            .iter()
+            .filter(|partition| partition.lacking(&needs, runtime).is_none())
+            .collect();
+        let best = profile.choose(&needs, runtime).ok();
+        if fitting.is_empty() {
+            let why = profile.choose(&needs, runtime).err().unwrap_or_default();
+            return Err(Error::usage(why));
+        }
+        if context.output.is_json() {
+            return context.output.json(&serde_json::json!({
+                "profile": profile.name, "matching_partitions": fitting, "best_partition": best,
+            }));
+        }
+        let fitting: Vec<Partition> = fitting.into_iter().cloned().collect();
+        context.output.list("partitions", &fitting, fitting.len() as i64, || table(&fitting))?;
+        match best {
+            Some(best) => context.output.talk(format_args!("`{}` would be chosen", best.name)),
+            None => context.output.talk("none of them is chosen unless it is named"),
+        }
+        Ok(())
+    }
+}
+
+/// The profile that is named, or the one of the cluster that this is.
+fn profile(name: Option<&str>) -> Result<Profile> {
+    let hint = "name a profile: `torc hpc list` lists them";
+    match name {
+        Some(name) => find_profile(name).map_err(Error::usage),
+        None => block_on(async { Ok(detect_profile(&Slurm::new()).await) })?
+            .map_err(|message| Error::usage_hint(message, hint)),
+    }
 }
 
 impl Args {
@@ -67,6 +159,15 @@ impl Args {
                     table
                 })?;
             }
+            Command::Partitions { name, gpu, shared } => {
+                let profile = profile(name.as_deref())?;
+                let wanted =
+                    |p: &&Partition| (!gpu || p.gpus_per_node > 0) && (!shared || p.shared);
+                let shown: Vec<Partition> =
+                    profile.partitions.iter().filter(wanted).cloned().collect();
+                context.output.list("partitions", &shown, shown.len() as i64, || table(&shown))?;
+            }
+            Command::Match(args) => args.execute(context)?,
             Command::Show { name } => show(context, &find_profile(&name).map_err(wrong)?)?,
             Command::Detect => {
                 let found = block_on(async { Ok(detect_profile(&Slurm::new()).await) })?;
@@ -96,30 +197,34 @@ impl Args {
 
 fn show(context: &Context, profile: &Profile) -> Result<()> {
     context.output.value(profile, |profile| {
-        let headings = ["partition", "cpus", "memory (MB)", "gpus", "walltime", "nodes", "notes"];
-        let mut table = Table::new(headings);
-        for p in &profile.partitions {
-            let notes = [
-                (p.is_default, "default"),
-                (p.shared, "shared"),
-                (p.preemptible, "preemptible"),
-                (p.requires_explicit_request, "only when named"),
-            ];
-            let mut notes: Vec<String> =
-                notes.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
-            if !p.unverified.is_empty() {
-                notes.push(format!("unverified: {}", p.unverified.join(", ")));
-            }
-            table.row([
-                Field::text(&p.name),
-                Field::number(i64::from(p.cpus_per_node)),
-                Field::number(i64::try_from(p.memory_mb).unwrap_or(i64::MAX)),
-                Field::number(i64::from(p.gpus_per_node)),
-                Field::right(p.max_walltime.as_deref().unwrap_or("unlimited")),
-                Field::optional_number(p.max_nodes.map(i64::from)),
-                Field::text(notes.join(", ")),
-            ]);
-        }
-        format!("{}\n{}", profile.name, table.render())
+        format!("{}\n{}", profile.name, table(&profile.partitions).render())
     })
+}
+
+fn table(partitions: &[Partition]) -> Table {
+    let headings = ["partition", "cpus", "memory (MB)", "gpus", "walltime", "nodes", "notes"];
+    let mut table = Table::new(headings);
+    for p in partitions {
+        let notes = [
+            (p.is_default, "default"),
+            (p.shared, "shared"),
+            (p.preemptible, "preemptible"),
+            (p.requires_explicit_request, "only when named"),
+        ];
+        let mut notes: Vec<String> =
+            notes.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
+        if !p.unverified.is_empty() {
+            notes.push(format!("unverified: {}", p.unverified.join(", ")));
+        }
+        table.row([
+            Field::text(&p.name),
+            Field::number(i64::from(p.cpus_per_node)),
+            Field::number(i64::try_from(p.memory_mb).unwrap_or(i64::MAX)),
+            Field::number(i64::from(p.gpus_per_node)),
+            Field::right(p.max_walltime.as_deref().unwrap_or("unlimited")),
+            Field::optional_number(p.max_nodes.map(i64::from)),
+            Field::text(notes.join(", ")),
+        ]);
+    }
+    table
 }

@@ -1,5 +1,6 @@
 //! `torc jobs`: lists jobs, shows one with its attempts, and changes single ones.
 
+use super::edit::{self, Edit, EditArgs};
 use super::paging::Paging;
 use super::references::{self, JobArg, LATEST, WorkflowOption};
 use super::session::Access;
@@ -128,9 +129,29 @@ struct Update {
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i64>,
 
-    /// Belongs to the spec; asked for here all the same
-    #[arg(long, hide = true, aliases = ["num-cpus", "gpus", "num-gpus"], value_name = "N")]
-    cpus: Option<String>,
+    /// CPUs
+    #[arg(long, visible_alias = "num-cpus", value_name = "N")]
+    cpus: Option<u32>,
+
+    /// GPUs
+    #[arg(long, visible_alias = "num-gpus", value_name = "N")]
+    gpus: Option<u32>,
+
+    /// Another command: the jobs run again with it, and what depends on them
+    #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
+    command: Option<String>,
+
+    /// Only runners with this label take them; may be repeated, and replaces the labels they have
+    #[arg(long, value_name = "LABEL", conflicts_with = "no_labels")]
+    label: Vec<String>,
+
+    /// Any runner takes them
+    #[arg(long)]
+    no_labels: bool,
+
+    /// Only show what `--command` and `--label` would change and run again
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Args {
@@ -326,26 +347,32 @@ impl Many {
 
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        if self.cpus.is_some() {
-            return Err(Error::usage_hint(
-                "CPUs and GPUs of a job are changed in its spec",
-                "edit the spec and call `torc run SPEC`: it runs again what is changed, and only that",
-            ));
-        }
-        if self.memory.is_none() && self.runtime.is_none() && self.priority.is_none() {
-            return Err(Error::usage_hint(
-                "nothing to change",
-                "give `--memory`, `--runtime` or `--priority`",
-            ));
-        }
-        let jobs = self.jobs.find(client).await?;
         let update = UpdateJob {
             memory: self.memory,
             runtime: self.runtime,
             priority: self.priority,
-            by: Some(super::author("torc jobs update")),
+            num_cpus: self.cpus,
+            num_gpus: self.gpus,
             ..UpdateJob::default()
         };
+        let own = update != UpdateJob::default();
+        let of_spec = self.command.is_some() || !self.label.is_empty() || self.no_labels;
+        edit::something(
+            own || of_spec,
+            "`--memory`, `--runtime`, `--cpus`, `--gpus`, `--priority`, `--command` or `--label`",
+        )?;
+        if own && of_spec {
+            return Err(Error::usage_hint(
+                "`--command` and `--label` change the spec, the others single jobs",
+                "change them in two calls",
+            ));
+        }
+        let jobs = self.jobs.find(client).await?;
+        if of_spec {
+            return self.edit_spec(context, client, &jobs).await;
+        }
+        let by = Some(super::author("torc jobs update"));
+        let update = UpdateJob { by, ..update };
         if let [only] = jobs.as_slice() {
             let job = client.update_job(only.id, &update).await?;
             return context.output.value(&job, |job| render(job, None));
@@ -355,6 +382,48 @@ impl Update {
             changed.push(client.update_job(job.id, &update).await?);
         }
         context.output.list("jobs", &changed, changed.len() as i64, || jobs_table(&changed))
+    }
+
+    /// Command and labels are what the spec says of all jobs of an entry.
+    async fn edit_spec(&self, context: &Context, client: &Client, jobs: &[JobView]) -> Result<()> {
+        let workflow_id = jobs[0].workflow_id;
+        if let Some(other) = jobs.iter().find(|job| job.workflow_id != workflow_id) {
+            return Err(Error::usage_hint(
+                format!("job {} is not of workflow {workflow_id} like the others", other.id),
+                "change the jobs of one workflow at a time",
+            ));
+        }
+        let workflow = client.get_workflow(workflow_id).await?;
+        let mut edit = Edit::begin(context, client, workflow).await?;
+        let entries = edit.entries_of(jobs)?;
+        let query = Query::new().add("workflow_id", workflow_id);
+        let all: Vec<JobView> = client.list_all("/jobs", &query).await?;
+        let is_left = |job: &&JobView| {
+            entries.iter().any(|(_, family)| *family == Some(job.family.as_str()))
+                && jobs.iter().all(|named| named.id != job.id)
+        };
+        if let Some(left) = all.iter().find(is_left) {
+            return Err(Error::usage_hint(
+                format!(
+                    "the entry of the spec that makes {} makes {} too",
+                    describe::job(&jobs[0]),
+                    describe::job(left)
+                ),
+                "name all jobs of the entry, or change the spec and call `torc run SPEC`",
+            ));
+        }
+        let names: Vec<String> = entries.into_iter().map(|(name, _)| name).collect();
+        for name in &names {
+            let entry = edit.entry("jobs", name)?;
+            edit::set(entry, "command", self.command.as_deref());
+            if self.no_labels || !self.label.is_empty() {
+                entry.shift_remove("label");
+                entry.shift_remove("labels");
+            }
+            edit::set(entry, "labels", (!self.label.is_empty()).then(|| self.label.clone()));
+        }
+        let what = human::count(jobs.len() as i64, "job");
+        edit.apply(&what, EditArgs { dry_run: self.dry_run }).await
     }
 }
 

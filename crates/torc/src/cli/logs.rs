@@ -2,13 +2,16 @@
 //! it is elsewhere.
 
 use super::Context;
+use super::analyze::Analyze;
+use super::bundle::Bundle;
 use super::interrupt::Interrupts;
-use super::references::JobArg;
+use super::references::{self, WorkflowOption};
 use super::session::{Access, Session};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::escape;
 use crate::output::raw::RawWriter;
+use clap::Subcommand;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,11 +35,21 @@ Examples:
   torc logs train_3 --attempt 1 --stderr
   torc logs train_3 --tail 20
   torc logs train_3 --script         what the recovery script before the newest attempt wrote
+  torc logs bundle sweep             the whole workflow with all logs as one tar.gz
+  torc logs analyze output           what the logs of a directory or a bundle say went wrong
 
 On a terminal control characters are shown, not obeyed; into a pipe the bytes go as they are.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Job: its id, its name, or WORKFLOW/NAME
+    #[arg(value_name = "JOB", required = true)]
+    job: Option<String>,
+
     #[command(flatten)]
-    job: JobArg,
+    workflow: WorkflowOption,
 
     /// Number of the attempt [default: the newest]
     #[arg(short, long, value_name = "N")]
@@ -74,11 +87,28 @@ pub struct Args {
     letter: super::FormatLetter,
 }
 
+#[derive(Subcommand, Debug)]
+enum Command {
+    Bundle(Bundle),
+    Analyze(Analyze),
+}
+
 impl Args {
     /// Runs the command.
-    pub fn execute(self, context: &Context) -> Result<Exit> {
+    pub fn execute(mut self, context: &Context) -> Result<Exit> {
+        match self.command.take() {
+            Some(Command::Analyze(args)) => return args.execute(context),
+            Some(Command::Bundle(args)) => {
+                return context.with_server(Access::Existing, async |client| {
+                    args.execute(context, client).await?;
+                    Ok(Exit::Success)
+                });
+            }
+            None => {}
+        }
         context.with_server(Access::Existing, async |client| {
-            let job = self.job.find(client).await?;
+            let name = self.job.as_deref().unwrap_or_default();
+            let job = references::job(client, name, self.workflow.text()).await?;
             if self.follow {
                 let mut interrupts = Interrupts::listen()?;
                 tokio::select! {

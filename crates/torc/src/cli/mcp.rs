@@ -29,6 +29,7 @@ Examples:
   torc mcp --http 8765                   serve http://127.0.0.1:8765/mcp; the token is printed
   torc mcp --unattended --workflow 3     only the two tools of recovery, for one workflow
   torc mcp config claude                 how to register it with an agent
+  torc mcp skill .claude/skills/torc     documentation and examples as a skill folder
 
 `torc-mcp-server`, as a link to this program, is the same as `torc mcp`."
 )]
@@ -71,6 +72,30 @@ enum Command {
     Agents,
     /// Print what agents are told about failures
     Guidance,
+    /// Write a skill folder for agents: SKILL.md, the documentation and examples
+    Skill(Skill),
+}
+
+#[derive(clap::Args, Debug)]
+struct Skill {
+    /// Directory to write, such as `.claude/skills/torc`; files of this name in it are replaced
+    directory: PathBuf,
+}
+
+impl Skill {
+    fn execute(self, context: &Context) -> Result<()> {
+        let files = torc_mcp::library::skill();
+        for (name, text) in &files {
+            let path = self.directory.join(name);
+            let dir = path.parent().unwrap_or(&self.directory);
+            std::fs::create_dir_all(dir).map_err(Error::io("make", dir))?;
+            std::fs::write(&path, text).map_err(Error::io("write", &path))?;
+        }
+        let answer = json!({"directory": self.directory, "files": files.len()});
+        context
+            .output
+            .value(&answer, |_| format!("{}\n", self.directory.join("SKILL.md").display()))
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -84,6 +109,7 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.command {
             Some(Command::Config(args)) => args.execute(context)?,
+            Some(Command::Skill(args)) => args.execute(context)?,
             Some(Command::Agents) => list_agents(context)?,
             Some(Command::Guidance) => {
                 let text = guidance::load().map_err(Error::usage)?;

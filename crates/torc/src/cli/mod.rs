@@ -4,7 +4,9 @@
 mod access_groups;
 mod act;
 mod ai;
+mod analyze;
 mod apply;
+mod bundle;
 mod cancel;
 mod check;
 mod classify;
@@ -12,21 +14,27 @@ mod classify;
 mod commands_page;
 mod completions;
 mod config;
+mod correct;
 mod create;
 mod current_spec;
 mod describe;
 mod detach;
 mod direct;
 mod drive;
+mod edit;
 mod events;
 mod exec;
 mod export;
 mod failure_handlers;
+mod files;
+mod full_export;
 mod help;
 mod hpc;
+mod import;
 mod install;
 mod interrupt;
 mod items;
+mod job_dependencies;
 mod job_output;
 mod job_steps;
 mod job_stream;
@@ -48,13 +56,16 @@ mod plot;
 mod pool;
 mod predict;
 mod recap;
+mod record;
 mod recover;
 mod references;
 mod remote;
 mod report;
 mod reports;
+mod requirements;
 mod reservations;
 mod results;
+mod ro_crate;
 mod rules;
 mod run;
 mod runner;
@@ -73,10 +84,13 @@ mod tokens;
 mod torc_1_0;
 mod tui;
 mod ui;
+mod upstream_export;
 mod user_data;
 mod watch;
 mod webhooks;
+mod wfformat;
 mod why;
+mod workflow_actions;
 mod workflows;
 
 pub use completions::answer as answer_completion;
@@ -120,6 +134,7 @@ Run:
   submit            Create a workflow and ask Slurm for its nodes
   check             Check a spec and show what it would do, without touching anything
   new               Write a small commented example to begin with
+  import            Make a spec of a batch script, of commands of parallel or xargs, or of WfFormat
   recover           Recover what failed: more memory, more time, or the same again
   watch             Watch a workflow, and recover it when jobs fail
   steps             Try a handler of a spec out, without a workflow
@@ -132,6 +147,7 @@ Look:
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
   runners           List the runners, and let them pause or leave
+  job-dependencies  List what jobs depend on, read and write
   tui               See every workflow in this terminal, and act on its jobs
   ui                Open the page: see every workflow, and act on its jobs
   report            Write a workflow as one HTML file that needs no server
@@ -144,6 +160,8 @@ Change:
   jobs              List jobs, show them, and change single ones
   items             List the items of a map, and retry or drop the dead ones
   workflows         List workflows, and start, reset, export or delete them
+  files             List the files of a workflow, and change what the spec says of them
+  resource-requirements  List what jobs ask for, and change it for all jobs that share it
   user-data         Read and write the values that jobs hand to each other
   failure-handlers  Show and change the failure handlers of a workflow
   knowledge         Show, share and forget what was learned from retries of failures
@@ -260,9 +278,12 @@ enum Command {
     Exec(exec::Args),
     Export(export::Args),
     FailureHandlers(failure_handlers::Args),
+    Files(files::Args),
     Help(help::Args),
     Hpc(hpc::Args),
+    Import(import::Args),
     Items(items::Args),
+    JobDependencies(job_dependencies::Args),
     Jobs(jobs::Args),
     Knowledge(knowledge::Args),
     Rules(rules::Args),
@@ -279,6 +300,7 @@ enum Command {
     Report(report::Args),
     Reports(reports::Args),
     Reservations(reservations::Args),
+    ResourceRequirements(requirements::Args),
     Results(results::Args),
     Run(run::Args),
     Runner(runner::Args),
@@ -495,8 +517,12 @@ impl Cli {
             Command::Exec(args) => args.execute(&context),
             Command::Export(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
+            Command::Files(args) => args.execute(&context),
+            Command::JobDependencies(args) => args.execute(&context),
+            Command::ResourceRequirements(args) => args.execute(&context),
             Command::Help(args) => args.execute(&context),
             Command::Hpc(args) => args.execute(&context),
+            Command::Import(args) => args.execute(&context),
             Command::Items(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Knowledge(args) => args.execute(&context),

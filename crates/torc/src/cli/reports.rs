@@ -2,7 +2,7 @@
 
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, describe};
+use super::{Context, correct, describe};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape, human};
@@ -10,10 +10,10 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use torc_client::{Client, Query};
-use torc_model::api::{AttemptView, JobView, UpdateJob, WorkflowView};
+use torc_model::api::{AttemptView, JobView, WorkflowView};
 use torc_model::ids::JobId;
 use torc_model::recovery::Kind;
-use torc_model::recovery::usage::{Asked, Summary, Use, summarize};
+use torc_model::recovery::usage::{Asked, Headroom, Summary, Use, summarize_with};
 use torc_model::status::{AttemptState, Cause, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
@@ -27,7 +27,7 @@ Examples:
   torc reports summary                 what failed, why, and how often
   torc reports resources sweep         highest memory, CPU and time per group, with suggestions
   torc reports resources --per-job
-  torc reports resources --correct     give the jobs what fits
+  torc reports correct --dry-run       give the jobs what fits, or only show it
   torc reports nodes                   how busy each machine was as a whole")]
 pub struct Args {
     #[command(subcommand)]
@@ -40,6 +40,8 @@ enum Command {
     Summary(SummaryArgs),
     /// Resource usage compared with what was requested, with suggestions
     Resources(Resources),
+    /// Give jobs what their earlier attempts used, with room to spare
+    Correct(correct::Correct),
     /// Use of CPUs, memory, GPUs and disk of each machine as a whole
     Nodes(super::node_report::Nodes),
 }
@@ -82,16 +84,20 @@ struct Group {
 
 /// One line of `reports resources`.
 #[derive(Serialize)]
-struct Line {
+pub struct Line {
     group: String,
     jobs: i64,
     asked_cpus: i64,
-    asked_memory: Option<String>,
-    asked_runtime: Option<String>,
+    /// Memory they ask for.
+    pub asked_memory: Option<String>,
+    /// Runtime they ask for.
+    pub asked_runtime: Option<String>,
+    /// What they used, and what would fit.
     #[serde(flatten)]
-    summary: Summary,
+    pub summary: Summary,
+    /// The jobs.
     #[serde(skip)]
-    members: Vec<JobId>,
+    pub members: Vec<JobId>,
 }
 
 impl Args {
@@ -101,6 +107,7 @@ impl Args {
             match self.command {
                 Command::Summary(args) => args.execute(context, client).await?,
                 Command::Resources(args) => args.execute(context, client).await?,
+                Command::Correct(args) => args.execute(context, client).await?,
                 Command::Nodes(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
@@ -108,7 +115,12 @@ impl Args {
     }
 }
 
-async fn results(client: &Client, workflow: &WorkflowView, all: bool) -> Result<Vec<AttemptView>> {
+/// The attempts of the newest run, or of all.
+pub async fn results(
+    client: &Client,
+    workflow: &WorkflowView,
+    all: bool,
+) -> Result<Vec<AttemptView>> {
     listed(client, Query::new().add("workflow_id", workflow.id), all).await
 }
 
@@ -276,12 +288,13 @@ impl Resources {
         let workflow = references::workflow(client, &self.workflow).await?;
         let jobs: Vec<JobView> =
             client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
-        let lines = lines(&jobs, &results(client, &workflow, true).await?, self.per_job);
+        let results = results(client, &workflow, true).await?;
+        let lines = lines(&jobs, &results, self.per_job, &Headroom::default());
         context.output.list("resources", &lines, lines.len() as i64, || table(&lines))?;
-        let suggested = lines.iter().filter(|line| has_suggestion(&line.summary)).count();
+        let suggested = lines.iter().filter(|line| correct::has_suggestion(line)).count();
         match (self.correct, suggested) {
             (true, 0) => context.output.talk("nothing to correct"),
-            (true, _) => correct(context, client, &lines).await?,
+            (true, _) => correct::told(context, correct::apply(client, &lines).await?),
             (false, 0) => {}
             (false, _) => context.output.talk("hint: `--correct` gives the jobs what is suggested"),
         }
@@ -289,35 +302,16 @@ impl Resources {
     }
 }
 
-fn has_suggestion(summary: &Summary) -> bool {
-    summary.suggested_memory.is_some() || summary.suggested_runtime.is_some()
-}
-
-async fn correct(context: &Context, client: &Client, lines: &[Line]) -> Result<()> {
-    let mut changed = 0;
-    for line in lines.iter().filter(|line| has_suggestion(&line.summary)) {
-        let update = UpdateJob {
-            memory: line.summary.suggested_memory.as_deref().and_then(|m| Memory::parse(m).ok()),
-            runtime: line.summary.suggested_runtime.as_deref().and_then(|r| Runtime::parse(r).ok()),
-            reason: Some(format!("reports resources: {}", line.summary.notes.join("; "))),
-            by: Some(super::author("torc reports --correct")),
-            ..UpdateJob::default()
-        };
-        for job in &line.members {
-            client.update_job(*job, &update).await?;
-            changed += 1;
-        }
-    }
-    context
-        .output
-        .talk(format_args!("{} changed, for their next attempts", human::count(changed, "job")));
-    Ok(())
-}
-
 /// Group, CPUs, memory and runtime: jobs that share them share a line.
 type Request = (String, i64, Option<String>, Option<String>);
 
-fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> {
+/// Compares what jobs asked for with what they used.
+pub fn lines(
+    jobs: &[JobView],
+    results: &[AttemptView],
+    per_job: bool,
+    headroom: &Headroom,
+) -> Vec<Line> {
     let mut uses: BTreeMap<JobId, Vec<Use>> = BTreeMap::new();
     for result in results.iter().filter(|r| r.started_ms.is_some()) {
         uses.entry(result.job_id).or_default().push(Use {
@@ -358,14 +352,15 @@ fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> 
             asked_cpus: cpus,
             asked_memory: memory,
             asked_runtime: runtime,
-            summary: summarize(&used, &asked),
+            summary: summarize_with(&used, &asked, headroom),
             members: members.iter().map(|job| job.id).collect(),
         });
     }
     lines
 }
 
-fn table(lines: &[Line]) -> Table {
+/// A line per group.
+pub fn table(lines: &[Line]) -> Table {
     let mut table = Table::new([
         "group",
         "jobs",

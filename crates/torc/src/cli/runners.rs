@@ -38,6 +38,8 @@ pub struct Args {
 enum Command {
     /// List runners
     List(List),
+    /// Show runners: who they are, what they have, what they hold
+    Get(These),
     /// Let runners take no more jobs; what they run goes on
     Drain(These),
     /// Let runners take jobs again
@@ -109,6 +111,17 @@ struct These {
 }
 
 impl These {
+    async fn show(self, context: &Context, client: &Client) -> Result<()> {
+        let mut found: Vec<RunnerView> = Vec::with_capacity(self.runners.len());
+        for id in self.runners {
+            found.push(client.get(&format!("/compute_nodes/{id}")).await?);
+        }
+        match found.as_slice() {
+            [one] => context.output.value(one, |one| table(std::slice::from_ref(one)).render()),
+            many => context.output.list("runners", many, many.len() as i64, || table(many)),
+        }
+    }
+
     async fn order(self, context: &Context, client: &Client, word: &str) -> Result<()> {
         if self.pool {
             let mut done: Vec<PoolRunnerView> = Vec::with_capacity(self.runners.len());
@@ -148,6 +161,7 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
+                Command::Get(some) => some.show(context, client).await?,
                 Command::Drain(some) => some.order(context, client, "drain").await?,
                 Command::Resume(some) => some.order(context, client, "resume").await?,
                 Command::Remove(some) => some.order(context, client, "remove").await?,

@@ -52,7 +52,11 @@ impl Args {
                 false => Some(client.forecast(workflow.id, &Machines::default(), false).await?),
             };
             if context.output.is_json() {
-                context.output.json(&StatusWithForecast { status: &status, forecast })?;
+                context.output.json(&StatusWithForecast {
+                    status: &status,
+                    jobs_by_status: &status.counts,
+                    forecast,
+                })?;
             } else {
                 let failures = failures(client, &status).await?;
                 let mut text = render(&status, forecast.as_ref(), &failures);
@@ -113,11 +117,13 @@ async fn paused(client: &Client, status: &StatusView) -> Option<String> {
     Some(format!("no new job starts: reservation {} of {by}, {left} more at most", found.id))
 }
 
-/// The status with one more field.
+/// The status with two more fields.
 #[derive(serde::Serialize)]
 struct StatusWithForecast<'a> {
     #[serde(flatten)]
     status: &'a StatusView,
+    /// `counts`, as scripts for Torc 1.0.0 read it.
+    jobs_by_status: &'a std::collections::BTreeMap<String, i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forecast: Option<ForecastView>,
 }

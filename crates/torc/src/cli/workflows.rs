@@ -6,7 +6,7 @@ use super::drive::count;
 use super::paging::Paging;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, cancel, create, describe};
+use super::{Context, cancel, create, describe, full_export, workflow_actions};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::card::Card;
@@ -35,6 +35,9 @@ Examples:
   torc workflows history sweep                    who applied what, and when
   torc workflows reset-status 3 --failed-only     let the failed jobs run again
   torc workflows export latest -o sweep.kdl       the workflow as a spec file, in any format
+  torc workflows export 3 --full -o all.json      the same with all that happened, for `import` elsewhere
+  torc workflows update 3 --project heat          name, description, project, metadata, owner
+  torc workflows list-actions 3                   what it does at its triggers
   torc workflows prune --older-than 30d           delete what ended long ago")]
 pub struct Args {
     #[command(subcommand)]
@@ -63,10 +66,21 @@ enum Command {
     History(History),
     /// Let jobs run again: all, the failed ones, or named ones with what follows them
     ResetStatus(Reset),
+    /// Change the name, the description, the project, the metadata or the owner
+    Update(Update),
+    /// Tell whether every job has ended: exit code 0 if so, 1 if not
+    IsComplete(One),
+    /// List what the workflow does at its triggers
+    ListActions(workflow_actions::List),
+    /// Change an action of the spec
+    UpdateAction(workflow_actions::Update),
+    /// Take an action out of the spec
+    DeleteAction(workflow_actions::Delete),
     /// Find jobs whose runner is gone, and end their attempts
     SyncStatus(SyncStatus),
-    /// Write a workflow as a spec file
+    /// Write a workflow as a spec file, or with its past
     Export(Export),
+    Import(full_export::Import),
     /// Cancel a workflow (the same as `torc cancel`)
     Cancel(cancel::Args),
 }
@@ -143,8 +157,42 @@ pub fn age(text: &str) -> std::result::Result<i64, String> {
 }
 
 #[derive(clap::Args, Debug)]
+struct Update {
+    #[command(flatten)]
+    one: One,
+
+    /// Name
+    #[arg(short, long)]
+    name: Option<String>,
+
+    /// Free text
+    #[arg(short, long)]
+    description: Option<String>,
+
+    /// Free text to group by
+    #[arg(long)]
+    project: Option<String>,
+
+    /// Any JSON of your own
+    #[arg(long, value_name = "JSON", value_parser = any_json)]
+    metadata: Option<serde_json::Value>,
+
+    /// Owner
+    #[arg(long, alias = "owner-user")]
+    user: Option<String>,
+
+    /// Let the server retry failed jobs by itself where that helps: `true` or `false`
+    #[arg(long, value_name = "BOOL")]
+    auto_recover: Option<bool>,
+}
+
+fn any_json(text: &str) -> std::result::Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+#[derive(clap::Args, Debug)]
 struct Archive {
-    /// Workflows: their ids or names
+    /// Workflows: their ids or names; `true` or `false` before them says which way
     #[arg(required = true, value_name = "WORKFLOW")]
     workflows: Vec<String>,
 
@@ -241,6 +289,10 @@ struct Export {
     #[arg(long)]
     force: bool,
 
+    /// With its past: jobs, attempts, events, user data and verdicts, as JSON for `torc workflows import`
+    #[arg(long, conflicts_with = "written_as")]
+    full: bool,
+
     /// Format: yaml, json, json5 or kdl
     #[arg(long = "as", value_name = "FORMAT", value_parser = spec_format)]
     written_as: Option<torc_spec::Format>,
@@ -256,6 +308,19 @@ impl Args {
         match self.command {
             Command::Create(args) => return args.execute(context),
             Command::Cancel(args) => return args.execute(context),
+            Command::Import(args) => return args.execute(context),
+            Command::IsComplete(args) => {
+                return context.with_server(Access::Existing, async |client| {
+                    let workflow = args.find(client).await?;
+                    let view = client.is_complete(workflow.id).await?;
+                    let is_complete = view.is_complete;
+                    context.output.value(&view, |view| {
+                        let word = if view.is_complete { "complete" } else { "not complete" };
+                        format!("{} is {word}\n", describe::workflow(&workflow))
+                    })?;
+                    Ok(if is_complete { Exit::Success } else { Exit::JobsFailed })
+                });
+            }
             command => context.with_server(Access::Existing, async |client| {
                 command.execute(context, client).await
             })?,
@@ -285,7 +350,11 @@ impl Command {
             Self::ResetStatus(args) => args.execute(context, client).await,
             Self::SyncStatus(args) => args.execute(context, client).await,
             Self::Export(args) => args.execute(context, client).await,
-            Self::Create(_) | Self::Cancel(_) => {
+            Self::Update(args) => args.execute(context, client).await,
+            Self::ListActions(args) => args.execute(context, client).await,
+            Self::UpdateAction(args) => args.execute(context, client).await,
+            Self::DeleteAction(args) => args.execute(context, client).await,
+            Self::Create(_) | Self::Cancel(_) | Self::Import(_) | Self::IsComplete(_) => {
                 unreachable!("handled before a session was opened")
             }
         }
@@ -414,14 +483,45 @@ fn print_pruned(context: &Context, view: &PruneView) -> Result<()> {
     Ok(())
 }
 
-impl Archive {
+impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let update = UpdateWorkflow {
+            name: self.name,
+            user: self.user,
+            description: self.description,
+            project: self.project,
+            metadata: self.metadata,
+            is_archived: None,
+            auto_recover: self.auto_recover,
+        };
+        super::edit::something(
+            update != UpdateWorkflow::default(),
+            "`--name`, `--description`, `--project`, `--metadata`, `--user` or `--auto-recover`",
+        )?;
+        let workflow = self.one.find(client).await?;
+        let changed = client.update_workflow(workflow.id, &update).await?;
+        context.output.value(&changed, render)
+    }
+}
+
+impl Archive {
+    /// `archive true 3` and `archive false 3` of Torc 1.0.0, beside `archive 3 [--undo]`.
+    fn way(&self) -> (bool, &[String]) {
+        match self.workflows.split_first() {
+            Some((word, rest)) if !rest.is_empty() && word == "true" => (true, rest),
+            Some((word, rest)) if !rest.is_empty() && word == "false" => (false, rest),
+            _ => (!self.undo, &self.workflows),
+        }
+    }
+
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let (is_archived, names) = self.way();
         let mut workflows = Vec::new();
-        for name in &self.workflows {
+        for name in names {
             workflows.push(references::workflow(client, name).await?);
         }
-        let update = UpdateWorkflow { is_archived: Some(!self.undo), ..UpdateWorkflow::default() };
-        let verb = if self.undo { "shown again:" } else { "archived" };
+        let update = UpdateWorkflow { is_archived: Some(is_archived), ..UpdateWorkflow::default() };
+        let verb = if is_archived { "archived" } else { "shown again:" };
         for workflow in &workflows {
             let path = format!("/workflows/{}", workflow.id);
             let _: WorkflowView = client.put(&path, &update).await?;
@@ -431,7 +531,7 @@ impl Archive {
         }
         if context.output.is_json() {
             let ids: Vec<_> = workflows.iter().map(|w| w.id).collect();
-            context.output.json(&json!({ "workflows": ids, "is_archived": !self.undo }))?;
+            context.output.json(&json!({ "workflows": ids, "is_archived": is_archived }))?;
         }
         Ok(())
     }
@@ -562,6 +662,12 @@ impl SyncStatus {
 impl Export {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
+        if self.full {
+            let what = describe::workflow(&workflow);
+            let mut text = full_export::full(client, workflow).await?.to_string();
+            text.push('\n');
+            return self.write(context, &text, &what);
+        }
         let mut spec: serde_json::Value =
             client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         let of = |what: &str| format!("/workflows/{}/{what}", workflow.id);
@@ -597,8 +703,12 @@ impl Export {
             Ok(parsed) => parsed.spec.write(format),
             Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),
         };
+        self.write(context, &text, &describe::workflow(&workflow))
+    }
+
+    fn write(self, context: &Context, text: &str, what: &str) -> Result<()> {
         let Some(path) = self.output.filter(|path| path.as_os_str() != "-") else {
-            return context.output.data(&text);
+            return context.output.data(text);
         };
         // A spec that is there may have comments that the workflow does not know.
         let mut options = std::fs::OpenOptions::new();
@@ -611,11 +721,7 @@ impl Export {
             _ => Error::io("write", &path)(error),
         });
         file?.write_all(text.as_bytes()).map_err(Error::io("write", &path))?;
-        context.output.talk(format_args!(
-            "wrote {} to `{}`",
-            describe::workflow(&workflow),
-            path.display()
-        ));
+        context.output.talk(format_args!("wrote {what} to `{}`", path.display()));
         Ok(())
     }
 }

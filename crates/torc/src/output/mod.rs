@@ -66,7 +66,8 @@ impl Output {
         write_data(text.as_bytes())
     }
 
-    /// Prints a list as `{"<name>": [...], "total_count": N}` or as a table.
+    /// Prints a list as `{"<name>": [...], "items": [...], "total_count": N}` or as a table. Scripts for
+    /// Torc 1.0.0 read `items`.
     pub fn list<T: Serialize>(
         self,
         name: &str,
@@ -75,7 +76,11 @@ impl Output {
         table: impl FnOnce() -> Table,
     ) -> Result<()> {
         if self.is_json() {
-            return self.json(&serde_json::json!({ name: items, "total_count": total_count }));
+            let items = serde_json::to_value(items)
+                .unwrap_or_else(|error| unreachable!("our own types: {error}"));
+            return self.json(
+                &serde_json::json!({ name: items, "items": items, "total_count": total_count }),
+            );
         }
         if self.format == Format::Csv {
             return self.data(&csv::render(items));
@@ -192,7 +197,7 @@ fn say(line: impl std::fmt::Display) {
 static GIVEN: OnceLock<String> = OnceLock::new();
 
 /// Commands that work without a server, or on this machine only.
-const LOCAL: [&str; 5] = ["check ", "completions ", "new ", "server ", "steps "];
+const LOCAL: [&str; 6] = ["check ", "completions ", "import ", "new ", "server ", "steps "];
 
 /// Remembers the options with which this call named its server.
 pub fn set_given(options: &[String]) {

@@ -200,9 +200,25 @@ fn an_assistant_gets_more_tools_under_the_old_name() {
         .call("recover_workflow", json!({"workflow_id": 1, "retry_unknown": true}))
         .expect("a plan");
     assert_eq!(dry["dry_run"], json!(true));
-    let changed =
-        mcp.call("update_job_resources", json!({"job_id": 1, "memory": "300m"})).expect("changed");
-    assert_eq!(changed["memory"], json!("300m"));
+    let update = json!({"job_id": 1, "memory": "300m", "num_cpus": 2});
+    let changed = mcp.call("update_job_resources", update).expect("changed");
+    assert_eq!((&changed["memory"], &changed["num_cpus"]), (&json!("300m"), &json!(2)));
+    let groups = json!([{"job_ids": [1, 2], "num_cpus": 3}]);
+    let call = |dry_run: bool| json!({"workflow_id": 1, "groups": groups, "dry_run": dry_run});
+    let dry = mcp.call("regroup_job_resources", call(true)).expect("a plan");
+    assert_eq!(dry["jobs"][0]["num_cpus"], json!(2));
+    let done = mcp.call("regroup_job_resources", call(false)).expect("changed");
+    assert_eq!(done["jobs"][1]["num_cpus"], json!(3));
+    for tool in ["analyze_resource_usage", "check_offline_journals"] {
+        mcp.call(tool, json!({"workflow_id": 1})).unwrap_or_else(|e| panic!("{tool}: {e}"));
+    }
+    let examples = mcp.call("list_examples", json!({})).expect("a list");
+    assert_eq!(examples["examples"][0]["name"], json!("01-hello"));
+    let example = mcp.call("get_example", json!({"name": "diamond"})).expect("an example");
+    assert!(text(&example["text"]).contains("depends_on"), "{example}");
+    let docs = mcp.call("get_docs", json!({"topic": "failure-handlers"})).expect("a page");
+    assert!(text(&docs["text"]).contains("exit_codes"), "{docs}");
+    mcp.call("get_docs", json!({"topic": "nothing"})).expect_err("there is no such page");
     let spec = json!({"name": "made", "jobs": [{"name": "a", "command": "true"}]});
     let wrong = mcp.call("create_workflow", json!({"spec": {"name": "x", "jobs": [{"nam": "a"}]}}));
     assert!(wrong.as_ref().is_err_and(|e| e.contains("nam")), "{wrong:?}");
@@ -335,4 +351,32 @@ fn the_example_of_a_server_of_ones_own_answers() {
         .env("TORC_AGENTS", examples.join("agents.json"))
         .success()
         .says("claude-with-site");
+}
+
+#[test]
+fn an_assistant_reads_the_documentation_as_resources_and_as_a_skill() {
+    let test = Test::new();
+    let mut mcp = Pipe::torc(&test, &[]);
+    let list = mcp.request("resources/list", json!({}));
+    let list = list["resources"].as_array().expect("a list").clone();
+    assert!(list.len() > 40, "{}", list.len());
+    for resource in &list {
+        let answer = mcp.request("resources/read", json!({"uri": resource["uri"]}));
+        let read = text(&answer["contents"][0]["text"]);
+        assert!(!read.is_empty(), "{resource}");
+    }
+    test.torc(["mcp", "skill", "skills/torc"]).success().says("skills/torc/SKILL.md");
+    let first = test.read("skills/torc/SKILL.md");
+    assert!(first.starts_with("---\nname: torc\ndescription: "), "{first}");
+    // Every link leads to a file, and every example runs as far as its check.
+    let links = first.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let mut seen = 0;
+    for link in links {
+        assert!(test.exists(&format!("skills/torc/{link}")), "{link}");
+        if link.ends_with(".yaml") {
+            test.torc(["check", &format!("skills/torc/{link}")]).success();
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, list.len());
 }

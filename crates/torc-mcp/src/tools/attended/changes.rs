@@ -17,16 +17,21 @@ pub async fn update_resources(call: Call) -> Result<Value, ToolError> {
         memory: Option<Memory>,
         runtime: Option<Runtime>,
         priority: Option<i64>,
+        num_cpus: Option<u32>,
+        num_gpus: Option<u32>,
     }
-    let Arguments { job_id, memory, runtime, priority } = call.arguments()?;
-    if memory.is_none() && runtime.is_none() && priority.is_none() {
-        return Err(ToolError::Arguments("give `memory`, `runtime` or `priority`".into()));
+    let Arguments { job_id, memory, runtime, priority, num_cpus, num_gpus } = call.arguments()?;
+    let update =
+        UpdateJob { memory, runtime, priority, num_cpus, num_gpus, ..UpdateJob::default() };
+    if update == UpdateJob::default() {
+        let why = "give `num_cpus`, `num_gpus`, `memory`, `runtime` or `priority`";
+        return Err(ToolError::Arguments(why.into()));
     }
     let bound = call.settings.workflow;
     let reason = Some(format!("asked for by {}", call.settings.agent));
     call.ask(move |client| async move {
         find_job(&client, bound, job_id).await?;
-        let update = UpdateJob { memory, runtime, priority, reason, ..UpdateJob::default() };
+        let update = UpdateJob { reason, ..update };
         to_value(&client.update_job(job_id, &update).await?)
     })
     .await

@@ -1,5 +1,6 @@
 //! What the assistant of a person gets besides: looking at everything, and a few changes.
 
+mod about;
 mod changes;
 mod cluster;
 mod logs;
@@ -184,6 +185,67 @@ pub fn tools() -> Vec<Tool> {
             |call| Box::pin(cluster::propose(call)),
         ),
         tool(
+            "plan_allocations",
+            "The same as `propose_allocations`, under the name that users of Torc 1.0.0 know.",
+            true,
+            of_workflow,
+            |call| Box::pin(cluster::propose(call)),
+        ),
+        tool(
+            "analyze_resource_usage",
+            "Shows by family of jobs what was asked for and what was used: memory, CPU, time.",
+            true,
+            of_workflow,
+            |call| Box::pin(look::about_workflow(call, |id| format!("/workflows/{id}/resources"))),
+        ),
+        tool(
+            "regroup_job_resources",
+            "Gives groups of jobs other CPUs, GPUs, memory or runtime for their next attempts. Only tells what they have \
+             unless `dry_run` is false.",
+            false,
+            || {
+                object(
+                    json!({"workflow_id": {"type": "integer"}, "dry_run": {"type": "boolean"},
+                           "groups": {"type": "array", "items": {"type": "object", "properties": {
+                               "job_ids": {"type": "array", "items": {"type": "integer"}},
+                               "num_cpus": {"type": "integer", "minimum": 1},
+                               "num_gpus": {"type": "integer", "minimum": 0},
+                               "memory": {"type": "string"}, "runtime": {"type": "string"}},
+                               "required": ["job_ids"], "additionalProperties": false}}}),
+                    &["workflow_id", "groups"],
+                )
+            },
+            |call| Box::pin(about::regroup(call)),
+        ),
+        tool(
+            "check_offline_journals",
+            "Lists runners that the server does not hear: results may still be on their disks.",
+            true,
+            of_workflow,
+            |call| Box::pin(about::offline(call)),
+        ),
+        tool(
+            "list_examples",
+            "Lists example workflow files.",
+            true,
+            || object(json!({}), &[]),
+            |call| Box::pin(about::list_examples(call)),
+        ),
+        tool(
+            "get_example",
+            "Shows one example workflow file.",
+            true,
+            || object(json!({"name": {"type": "string"}}), &["name"]),
+            |call| Box::pin(about::get_example(call)),
+        ),
+        tool(
+            "get_docs",
+            "Shows a page of Torc's documentation, or lists the pages when no `topic` is given.",
+            true,
+            || object(json!({"topic": {"type": "string"}}), &[]),
+            |call| Box::pin(about::get_docs(call)),
+        ),
+        tool(
             "get_slurm_sacct",
             "Shows what Slurm's accounting says about a workflow's allocations: state, exit code, time, memory.",
             true,
@@ -192,12 +254,14 @@ pub fn tools() -> Vec<Tool> {
         ),
         tool(
             "update_job_resources",
-            "Changes the memory, runtime or priority of a job's next attempts.",
+            "Changes the CPUs, GPUs, memory, runtime or priority of a job's next attempts.",
             false,
             || {
                 object(
                     json!({"job_id": {"type": "integer"}, "memory": {"type": "string"},
-                           "runtime": {"type": "string"}, "priority": {"type": "integer"}}),
+                           "runtime": {"type": "string"}, "priority": {"type": "integer"},
+                           "num_cpus": {"type": "integer", "minimum": 1},
+                           "num_gpus": {"type": "integer", "minimum": 0}}),
                     &["job_id"],
                 )
             },

@@ -150,7 +150,7 @@ fn useful_cpu_seconds(
     connection: &Connection,
     id: WorkflowId,
 ) -> Result<HashMap<i64, f64>, ReadError> {
-    let sql = "SELECT a.compute_node_id, total(a.exec_seconds * coalesce(r.num_cpus, 1)) FROM attempt a \
+    let sql = "SELECT a.compute_node_id, total(a.exec_seconds * coalesce(j.num_cpus, r.num_cpus, 1)) FROM attempt a \
                JOIN job j ON j.id = a.job_id LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE a.workflow_id = ? AND a.state = 'completed' AND a.compute_node_id IS NOT NULL GROUP BY 1";
     let mut statement = connection.prepare_cached(sql)?;

@@ -88,7 +88,7 @@ fn spent(
     }
     all.seconds = vec![0.0; all.ids.len()];
     (all.begin, all.end) = (vec![i64::MAX; all.ids.len()], vec![0; all.ids.len()]);
-    let sql = "SELECT a.job_id, a.exec_seconds, a.started_ms, a.ended_ms, a.created_ms, a.state, coalesce(r.num_cpus, 1) \
+    let sql = "SELECT a.job_id, a.exec_seconds, a.started_ms, a.ended_ms, a.created_ms, a.state, coalesce(j.num_cpus, r.num_cpus, 1) \
                FROM attempt a JOIN job j ON j.id = a.job_id \
                LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE a.workflow_id = ? AND a.run_id = ? AND a.started_ms IS NOT NULL";

@@ -181,7 +181,7 @@ fn surroundings(
             }
             other => other.into(),
         })?;
-    let sql = "SELECT coalesce(sum(coalesce(r.num_cpus, 1)), 0) FROM job j \
+    let sql = "SELECT coalesce(sum(coalesce(j.num_cpus, r.num_cpus, 1)), 0) FROM job j \
                LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE j.workflow_id = ? AND j.status IN (3, 4)";
     all.busy_cpus = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0))?;
@@ -285,7 +285,7 @@ struct Used {
 
 fn resources(connection: &Connection, id: WorkflowId) -> Result<Vec<FamilyResources>, ReadError> {
     let sql = "SELECT j.family, a.exec_seconds, a.cpu_seconds, a.peak_memory_bytes, a.memory_bytes, \
-               coalesce(r.num_cpus, 1), coalesce(j.runtime_seconds, r.runtime_seconds) \
+               coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.runtime_seconds, r.runtime_seconds) \
                FROM attempt a JOIN job j ON j.id = a.job_id \
                LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE a.workflow_id = ?1 AND a.ended_ms IS NOT NULL AND a.state = 'completed' \

@@ -24,7 +24,7 @@ macro_rules! newest {
 const LIST: List = List {
     rows: "SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.status_reason, j.attempt_id, j.priority, \
            j.cancel_on_blocking_job_failure, j.held, j.extra, \
-           r.name AS resource_requirements, coalesce(r.num_cpus, 1) AS num_cpus, coalesce(r.num_gpus, 0) AS num_gpus, \
+           r.name AS resource_requirements, coalesce(j.num_cpus, r.num_cpus, 1) AS num_cpus, coalesce(j.num_gpus, r.num_gpus, 0) AS num_gpus, \
            coalesce(r.num_nodes, 1) AS num_nodes, coalesce(j.memory_bytes, r.memory_bytes) AS memory_bytes, \
            coalesce(j.runtime_seconds, r.runtime_seconds) AS runtime_seconds, \
            h.name AS failure_handler, s.name AS scheduler, \

@@ -26,6 +26,7 @@ mod people;
 mod pool;
 mod pool_runners;
 mod regroup;
+mod relations;
 mod requirements;
 mod runners;
 mod schedulers;

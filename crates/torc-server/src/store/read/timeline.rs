@@ -74,7 +74,7 @@ impl Reader {
                 named.push(facts.unwrap_or_else(|_| json!({"id": runner, "host": "?", "kind": "?"})));
             }
             let cursor = columns.last_id;
-            let sql = "SELECT j.family, max(coalesce(r.num_cpus, 1)) FROM job j \
+            let sql = "SELECT j.family, max(coalesce(j.num_cpus, r.num_cpus, 1)) FROM job j \
                        LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                        WHERE j.workflow_id = ? GROUP BY 1 ORDER BY 1";
             let cpus = connection

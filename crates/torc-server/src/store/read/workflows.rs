@@ -15,7 +15,8 @@ use torc_model::status::JobStatus;
 
 const LIST: List = List {
     rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.directory, w.spec_path, w.revision, w.created_ms, w.run_id, w.is_canceled, \
-           w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed \
+           w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed, \
+           json_extract(w.settings, '$.enable_ro_crate') AS enable_ro_crate \
            FROM workflow w",
     table: "workflow w",
     key: "w.id",
@@ -325,6 +326,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         is_canceled: row.get("is_canceled")?,
         is_archived: row.get("is_archived")?,
         use_pending_failed: row.get::<_, Option<bool>>("use_pending_failed")?.unwrap_or_default(),
+        enable_ro_crate: row.get::<_, Option<bool>>("enable_ro_crate")?.unwrap_or_default(),
         job_count: row.get("job_count")?,
         progress: None,
     })

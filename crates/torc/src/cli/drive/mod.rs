@@ -96,6 +96,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let (capacity, output_dir) = (config.capacity.clone(), config.output_dir.clone());
     let mut job_output = None;
     if let Some(style) = show {
+        let output_dir = output_dir.clone();
         let place = Place { output_dir, workflow: workflow.id, run: status.run_id };
         job_output = Some(JobOutput::new(&client, place, style).await?);
     }
@@ -141,6 +142,9 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     ending::tell_undelivered(context, &summary);
     if !status.is_complete {
         ending::explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
+    }
+    if status.is_complete {
+        super::ro_crate::if_wanted(context, &session.client, &workflow, &output_dir).await;
     }
     let was_stopped = follower.interrupts > 0 && !status.is_complete;
     let end = End {

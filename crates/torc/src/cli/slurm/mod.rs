@@ -13,6 +13,7 @@ mod run_agent;
 mod run_allocation;
 mod sacct;
 mod schedule_nodes;
+mod schedulers;
 mod sync;
 mod usage;
 
@@ -53,6 +54,7 @@ enum Command {
     ScheduleNodes(schedule_nodes::Args),
     Allocations(allocations::Args),
     Usage(usage::Args),
+    Schedulers(schedulers::Args),
     Sacct(sacct::Args),
     ParseLogs(parse_logs::Args),
     Doctor(doctor::Args),
@@ -70,6 +72,7 @@ impl Args {
             Command::Plan(args) => args.execute(context),
             Command::Regenerate(args) => args.execute(context),
             Command::ScheduleNodes(args) => args.execute(context),
+            Command::Schedulers(args) => args.execute(context),
             Command::Allocations(args) => args.execute(context),
             Command::Usage(args) => args.execute(context),
             Command::Sacct(args) => args.execute(context),
