@@ -54,14 +54,19 @@ impl Machines {
 
 impl Drop for Machines {
     fn drop(&mut self) {
-        let _ = Command::new(script()).arg("down").arg(&self.dir).output();
+        let down = Command::new(script()).arg("down").arg(&self.dir).status();
+        assert!(
+            std::thread::panicking() || down.is_ok_and(|down| down.success()),
+            "hosts are left"
+        );
     }
 }
 
+/// In the order in which they end: the machines are described in the test's directory.
 struct World {
-    test: Test,
     machines: Machines,
     _server: Running,
+    test: Test,
 }
 
 impl World {
@@ -70,7 +75,7 @@ impl World {
         let machines = Machines::start(&test)?;
         let mut server = test.torc(["server", "run", "--host", &machines.address]).spawn();
         server.wait_for_stdout("https://");
-        Some(Self { test, machines, _server: server })
+        Some(Self { machines, _server: server, test })
     }
 
     fn remote(&self, args: &[&str]) -> crate::support::Call {
