@@ -205,10 +205,12 @@ fn tree(root: &Path, program: &Path) -> Result<Tree> {
         ));
     }
     fs::remove_dir_all(&pages)?;
-    let unit = run(&program, &["server", "install", "--system", "--as", "torc", "--print"])?;
+    // The user of the unit is made when the package is installed; here it need not be.
+    let unit = run(&program, &["server", "install", "--system", "--as", "root", "--print"])?;
     let unit = unit
         .replace(&program.display().to_string(), "/usr/bin/torc")
-        .replace("# Written by `torc server install`.\n", "");
+        .replace("# Written by `torc server install`.\n", "")
+        .replace("User=root\n", "User=torc\n");
     entries.push(Entry::file("lib/systemd/system/torc.service", 0o644, unit.into_bytes()));
     let users = "u torc - \"Torc, a server of workflows\" /var/lib/torc\n";
     entries.push(Entry::file("lib/sysusers.d/torc.conf", 0o644, users.as_bytes().to_vec()));
