@@ -227,19 +227,3 @@ fn examples_of_torc_1_0_end_as_its_documents_say() {
         done.expect(0);
     }
 }
-
-#[test]
-fn jobs_with_labels_of_torc_1_0_go_to_the_runner_that_has_them() {
-    let Some(lab) = torc_1_0_lab() else { return };
-    let test = Test::new();
-    test.shell("cp -r \"$LAB/examples\" .").env("LAB", &lab).success();
-    test.torc(["create", "examples/yaml/labeled_jobs.yaml"]).success();
-    let server = test.torc(["server", "run"]).spawn();
-    let mut server = server;
-    server.wait_for_stdout("http://");
-    let plain = test.torc(["run", "1", "--ignore-resources"]).spawn();
-    test.torc(["runner", "1", "--label", "windows,gpu", "--ignore-resources"]).done();
-    drop(plain);
-    let status = json(&test, &["status", "1"]);
-    assert_eq!(status["counts"]["completed"], status["total"], "{status}");
-}
