@@ -505,9 +505,7 @@ class Client(ClientBase):
         return cast('types.WorkflowCreated', self._connection.request("POST", "/workflows", body=body, has_body=True))
 
     def find_earlier_workflow(self, *, name: str, directory: str, spec_path: str | None = None, spec_digest: str | None = None) -> types.EarlierView:
-        """Finds the workflow that a spec describes, if it was run before: the newest of its name that was made
-        from this file in this directory, else one that was made without a file, else one with the
-        same spec."""
+        """Finds the workflow that a spec describes, if it was run before."""
         return cast('types.EarlierView', self._connection.request("GET", "/workflows/earlier", {"name": name, "directory": directory, "spec_path": spec_path, "spec_digest": spec_digest}))
 
     def import_workflow(self, body: types.ImportWorkflow) -> types.WorkflowCreated:
