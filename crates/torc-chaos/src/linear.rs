@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn what_no_order_explains_is_found() {
         let both = [("a", Completed), ("b", Completed)];
-        let cases: [(&str, Vec<Answer>, Vec<(Attempt, i64)>); 5] = [
+        type Case = (&'static str, Vec<Answer>, Vec<(Attempt, i64)>);
+        let cases: [Case; 5] = [
             (
                 "taken back",
                 vec![jobs(1, &both), jobs(2, &[("a", Running), ("b", Completed)])],

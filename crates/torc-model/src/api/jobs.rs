@@ -290,10 +290,11 @@ pub struct UpdateJob {
     pub runtime: Option<crate::units::Runtime>,
     /// CPUs for the next attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = Option<i64>, minimum = 1, maximum = 4294967295.0)]
     pub num_cpus: Option<u32>,
     /// GPUs for the next attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>, minimum = 0, maximum = 4294967295.0)]
     pub num_gpus: Option<u32>,
 }
 

@@ -26,11 +26,14 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Which job begins after which
-    JobJob(List),
+    #[command(name = "job-job")]
+    Jobs(List),
     /// Which job reads and writes which file
-    JobFile(List),
+    #[command(name = "job-file")]
+    Files(List),
     /// Which job reads and writes which user data
-    JobUserData(List),
+    #[command(name = "job-user-data")]
+    UserData(List),
 }
 
 #[derive(clap::Args, Debug)]
@@ -47,9 +50,9 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         let (list, kinds, heading) = match self.command {
-            Command::JobJob(list) => (list, "depends_on", "begins after"),
-            Command::JobFile(list) => (list, "input_file,output_file", "file"),
-            Command::JobUserData(list) => (list, "input_user_data,output_user_data", "user data"),
+            Command::Jobs(list) => (list, "depends_on", "begins after"),
+            Command::Files(list) => (list, "input_file,output_file", "file"),
+            Command::UserData(list) => (list, "input_user_data,output_user_data", "user data"),
         };
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &list.workflow).await?;

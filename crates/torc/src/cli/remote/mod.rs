@@ -291,7 +291,7 @@ fn print(context: &Context, done: Vec<(Host, Result<Vec<Row>>)>) -> Result<Exit>
                 Field::text(row.name.as_deref().unwrap_or("")),
                 row.pid.map_or_else(|| Field::text(""), Field::number),
                 Field::text(row.state),
-                Field::text(escape::line(&row.note).to_string()),
+                Field::text(escape::line(&row.note)),
             ]);
         }
         table
