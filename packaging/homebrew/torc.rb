@@ -1,4 +1,4 @@
-# A formula for Homebrew on Linux: `brew install --formula ./torc.rb` beside the archive. Not built by the tests; ruby reads it.
+# A formula for Homebrew on Linux: `brew install --formula ./torc.rb` beside the archive. Not built here.
 class Torc < Formula
   desc "Workflows of shell jobs that recover by themselves"
   url "file://#{__dir__}/../@ARCHIVE@"

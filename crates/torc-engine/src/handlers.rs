@@ -40,7 +40,7 @@ impl Handlers {
         }
     }
 
-    /// Some jobs begin anew.
+    /// Some jobs start over.
     pub fn forget(&mut self, is_renewed: impl Fn(JobIx) -> bool) {
         self.uses.retain(|(job, _), _| !is_renewed(*job));
     }

@@ -61,7 +61,7 @@ impl Tries {
         Self { number: 0, run, lost: 0, refunds: 0 }
     }
 
-    /// The job begins anew: no attempt so far counts.
+    /// The job starts over: no attempt so far counts.
     pub fn renew(&mut self) {
         self.refunds = self.number;
         self.lost = 0;

@@ -48,6 +48,7 @@ impl Front {
         let log = Log::of(&head);
         let metrics = self.app.store().metrics().clone();
         let is_browser = page::is_browser(&head);
+        let is_https_only = self.app.is_https_only();
         let answer = at_once(&self.app, &head)
             .or_else(|| page::answer(&self.app, &head))
             .ok_or_else(|| self.routes.clone().oneshot(Request::from_parts(head, Body::new(body))));
@@ -69,7 +70,7 @@ impl Front {
             {
                 answer.headers_mut().insert(request_id::HEADER, id);
             }
-            if is_browser { page::guarded(answer) } else { answer }
+            if is_browser { page::guarded(answer, is_https_only) } else { answer }
         }
     }
 }

@@ -91,6 +91,8 @@ struct Inner {
     shown: shown::Shown,
     scrapes: metrics::Scrapes,
     socket: Option<std::path::PathBuf>,
+    /// Browsers are told to come back by HTTPS only.
+    is_https_only: bool,
     hosts: Hosts,
     stop: CancellationToken,
     started_ms: i64,
@@ -122,6 +124,7 @@ impl App {
                 shown,
                 scrapes,
                 socket,
+                is_https_only: false,
                 hosts,
                 stop,
                 started_ms,
@@ -136,6 +139,18 @@ impl App {
             inner.socket = socket;
         }
         self
+    }
+
+    /// Browsers are told to come back by HTTPS only; told before the first request.
+    pub fn with_https_only(mut self, is_https_only: bool) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.is_https_only = is_https_only;
+        }
+        self
+    }
+
+    fn is_https_only(&self) -> bool {
+        self.inner.is_https_only
     }
 
     /// While it is closed, only `/health` is answered; everything else waits.

@@ -133,9 +133,17 @@ fn page_headers(mut answer: Response) -> Response {
     answer
 }
 
+/// A week: browsers hold it for every port of the host, and other services of a shared host may
+/// come back to plain HTTP.
+const HTTPS_ONLY: &str = "max-age=604800";
+
 /// The headers that every answer to a browser has.
-pub fn guarded(mut answer: Response) -> Response {
+pub fn guarded(mut answer: Response, is_https_only: bool) -> Response {
     let headers = answer.headers_mut();
+    if is_https_only {
+        let week = HeaderValue::from_static(HTTPS_ONLY);
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, week);
+    }
     let fixed = [
         ("referrer-policy", "no-referrer"),
         ("x-content-type-options", "nosniff"),

@@ -63,6 +63,8 @@ impl Server {
         let address = listener
             .local_addr()
             .map_err(|source| StartError::Listen { address: host.clone(), source })?;
+        // A browser that was talked into a certificate of our own would not be asked again.
+        let is_https_only = options.tls.is_some();
         if options.tls.is_none() && !options.insecure && !address.ip().is_loopback() {
             private::ensure_directory(&options.state_dir)?;
             let names = own_names(&host, address, &options.allowed_hosts);
@@ -82,7 +84,8 @@ impl Server {
         let hosts = Hosts::new(address.ip(), names);
         let socket = if options.announce { socket::bind(&options.state_dir) } else { None };
         let app = App::new(store.clone(), reader, &token, hosts, stop.clone())
-            .with_socket(socket.as_ref().map(|(_, path)| path.clone()));
+            .with_socket(socket.as_ref().map(|(_, path)| path.clone()))
+            .with_https_only(is_https_only);
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
         let inside = Inside::new(&front, stop.clone());
