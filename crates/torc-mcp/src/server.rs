@@ -112,7 +112,13 @@ fn described(tool: &Tool) -> rmcp::model::Tool {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        // An agent that works by itself gets two tools and nothing to read beside them.
+        let capabilities = match self.settings.toolset {
+            Toolset::Unattended => ServerCapabilities::builder().enable_tools().build(),
+            Toolset::Attended => {
+                ServerCapabilities::builder().enable_tools().enable_resources().build()
+            }
+        };
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("torc", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
@@ -133,6 +139,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        if self.settings.toolset == Toolset::Unattended {
+            return Ok(ListResourcesResult::with_all_items(Vec::new()));
+        }
         let pages = library::PAGES.iter().map(|page| {
             let resource = Resource::new(page.uri(), page.name);
             resource.with_title(page.title()).with_mime_type("text/markdown")
@@ -149,7 +158,11 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let Some((kind, text)) = library::read(&request.uri) else {
+        let found = match self.settings.toolset {
+            Toolset::Unattended => None,
+            Toolset::Attended => library::read(&request.uri),
+        };
+        let Some((kind, text)) = found else {
             let message = format!("there is no resource `{}`", untrusted::line(&request.uri, 200));
             return Err(ErrorData::resource_not_found(message, None));
         };

@@ -146,8 +146,8 @@ impl Tape {
         self.ops.iter().filter(|op| matches!(op, Op::Sync(_))).count()
     }
 
-    /// Flushes of files with this in their path: the number of operations up to each, and what the
-    /// file held.
+    /// Flushes of files with this in their path: the number of operations up to which each is safe,
+    /// and what the file held. A file that was flushed is safe only with the names that lead to it.
     pub fn flushed(&self, part: &str) -> Vec<(usize, Vec<u8>)> {
         let is_it = |path: &Path| path.to_string_lossy().contains(part);
         let mut found = Vec::new();
@@ -157,7 +157,12 @@ impl Tape {
                 && let Some(Entry::File(data)) =
                     self.cut(Cut { after: i + 1, fate: Fate::Kept }).remove(path)
             {
-                found.push((i + 1, data));
+                let is_safe = |after: &usize| {
+                    let left = self.cut(Cut { after: *after, fate: Fate::Dropped });
+                    matches!(left.get(path), Some(Entry::File(kept)) if kept.starts_with(&data))
+                };
+                let safe_from = (i + 1..=self.ops.len()).find(is_safe);
+                found.extend(safe_from.map(|from| (from, data.clone())));
             }
         }
         found

@@ -392,7 +392,7 @@ jobs:
         .expect("memory");
     assert_eq!(memory["from"], 900 << 20, "{kept}");
     assert!(
-        text(&memory["by"]).contains("torc reports --correct")
+        text(&memory["by"]).contains("torc reports correct")
             && text(&memory["why"]).contains("of its memory"),
         "{kept}"
     );

@@ -235,7 +235,8 @@ jobs:
     assert_eq!(test.last_attempt("plans")["time_limit_seconds"], serde_json::Value::Null);
     assert_eq!(test.last_attempt("enforces")["time_limit_seconds"], 1);
     assert_eq!(test.last_attempt("times_out")["time_limit_seconds"], 2);
-    test.torc(["why", "times_out"]).success().says("limit of 2 s");
+    test.torc(["why", "times_out"]).success().says("longer than its `timeout` of 2 s");
+    test.torc(["why", "enforces"]).success().says("longer than its `runtime` of 1 s");
     let plan = test.torc(["-f", "json", "recover", "--dry-run"]).success().json();
     let change = |job: &str| {
         let jobs = plan["jobs"].as_array().expect("jobs").clone();

@@ -219,7 +219,7 @@ fn combined(sources: &[Source], all_linked: bool) -> Vec<Vec<String>> {
         }
     }
     for group in groups {
-        // The longest source counts; shorter ones begin anew.
+        // The longest source counts; shorter ones start over.
         let length = group.iter().map(|source| source.values.len()).max().unwrap_or(0);
         let tuple = |n: usize| -> Vec<String> {
             let of = group.iter().filter(|source| !source.values.is_empty());
