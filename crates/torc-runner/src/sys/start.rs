@@ -1,10 +1,12 @@
 //! How programs are started: what every way of it is told, and the one of the standard library.
 
 use std::ffi::{CStr, OsStr, c_char};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A way to start programs.
@@ -96,9 +98,14 @@ impl Spawn for Std {
         // The library does not tell which step has failed.
         let may_enter = rustix::fs::access(dir, rustix::fs::Access::EXEC_OK);
         may_enter.map_err(|error| SpawnError::Directory(error.into()))?;
+        let path = OsStr::from_bytes(program.path.to_bytes());
+        // The C library hands such a file to `sh`. Bash, which runs jobs, reads it by itself.
+        if is_bare_text(&Path::new(dir).join(path)) {
+            return Err(SpawnError::Program(io::Error::from_raw_os_error(libc::ENOEXEC)));
+        }
         let stdio = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(Stdio::from);
         let [stdin, stdout, stderr] = program.stdio.map(stdio);
-        let mut command = Command::new(OsStr::from_bytes(program.path.to_bytes()));
+        let mut command = Command::new(path);
         let mut argv = program.argv.iter().map(OsStr::from_bytes);
         command.arg0(argv.next().unwrap_or_default()).args(argv);
         let pair = |line: &[u8]| {
@@ -127,6 +134,14 @@ impl Spawn for Std {
         let pid = i32::try_from(child.id()).unwrap_or_default();
         Ok((pid, super::pidfd_open(pid).ok()))
     }
+}
+
+/// Neither a program for the kernel nor a script that names its interpreter.
+fn is_bare_text(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    // Unreadable or too short: the kernel decides.
+    read.is_ok() && !start.starts_with(b"#!") && start != *b"\x7fELF"
 }
 
 /// Sets limits of this process. A kernel that refuses leaves the variable in its environment. Makes

@@ -114,6 +114,7 @@ pub async fn list_allocation_uses(
 ) -> Answer<Page<AllocationUse>> {
     let id = WorkflowId(id);
     caller.check(id)?;
+    app.reader().get_workflow(id).await?;
     // The time of those that run passes without an event.
     let stamp = now_ms();
     let make = async { Ok(app.reader().allocation_uses(id, stamp).await?) };

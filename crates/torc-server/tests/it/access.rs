@@ -54,10 +54,13 @@ const READS: &[&str] = &[
     "list_files",
     "list_job_attempts",
     "list_jobs",
+    "list_relations",
     "list_resource_requirements",
     "list_results",
     "list_revisions",
     "list_scheduled_compute_nodes",
+    "get_allocation_output",
+    "list_allocation_uses",
     "list_slurm_schedulers",
     "list_user_data",
     "list_workflows",
@@ -447,7 +450,12 @@ async fn foreign_names_and_foreign_pages_are_refused() {
         vec![good, ("host", "evil.example")],
     ] {
         let answer = world.send(with_headers(&headers)).await;
-        assert_eq!(answer.status, StatusCode::MISDIRECTED_REQUEST, "{headers:?}");
+        // None or two: no request by RFC 9112. Another: one for another server.
+        let expected = match headers.iter().filter(|(name, _)| *name == "host").count() {
+            1 => StatusCode::MISDIRECTED_REQUEST,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        assert_eq!(answer.status, expected, "{headers:?}");
         answer.check_form();
     }
     for headers in [

@@ -161,7 +161,8 @@ impl World {
     }
 
     async fn fill(&self, name: &str, user: &str) -> Ids {
-        let request = json!({"spec": spec(name), "user": user, "initialize": true});
+        let request = json!({"spec": spec(name), "user": user, "initialize": true,
+            "directory": "/somewhere"});
         let created = self.post("/workflows", &request).await.ok();
         let workflow = created["id"].as_i64().unwrap();
         let registered = self.post("/compute_nodes", &registration(workflow, name)).await.ok();
@@ -444,6 +445,7 @@ impl Ids {
             "retry_job" => "?max_retries=3",
             "search_job_logs" => "?text=x",
             "forget_knowledge" => "?all=true",
+            "find_earlier_workflow" => "?name=first&directory=/somewhere",
             _ => "",
         }
     }

@@ -149,7 +149,18 @@ fn foreign_clients_judge_certificates_by_their_own_libraries() {
         );
         if name == "good" {
             let page = format!("https://localhost:{}/ui/", server.port);
-            let call = ["-sS", "--max-time", "20", "--cacert", "ca.pem", "-D", "-", &page];
+            let call = [
+                "-sS",
+                "--max-time",
+                "20",
+                "--cacert",
+                "ca.pem",
+                "-A",
+                "Mozilla/5.0",
+                "-D",
+                "-",
+                &page,
+            ];
             let said = Command::new("curl").args(call).current_dir(test.path(".")).output();
             let said = String::from_utf8_lossy(&said.expect("curl").stdout).to_lowercase();
             assert!(said.contains("\nstrict-transport-security: max-age="), "{said}");
