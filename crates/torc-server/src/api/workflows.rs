@@ -177,7 +177,8 @@ pub async fn find_earlier(
 ) -> Answer<EarlierView> {
     let within = app.within(&caller, None).await?;
     let EarlierQuery { name, directory, spec_path, spec_digest } = query;
-    let asked = Earlier { audience: within.audience, name, directory, spec_path, spec_digest };
+    let (id, audience) = (within.workflow_id, within.audience);
+    let asked = Earlier { id, audience, name, directory, spec_path, spec_digest };
     Ok(Json(app.reader().find_earlier(asked).await?))
 }
 

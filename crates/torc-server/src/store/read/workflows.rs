@@ -31,6 +31,8 @@ const LIST: List = List {
 /// A spec that is about to be run.
 #[derive(Clone, Debug)]
 pub struct Earlier {
+    /// This workflow only, if the token is limited to it.
+    pub id: Option<i64>,
     /// Of workflows that these may see.
     pub audience: Audience,
     /// The name of its workflow.
@@ -92,6 +94,7 @@ impl Reader {
             let newest = |filter: Filter| {
                 let filter = filter
                     .seen_by("w.id", &asked.audience)
+                    .with("w.id = ?", asked.id)
                     .with("w.name = ?", Some(asked.name.clone()))
                     .with("w.directory = ?", Some(asked.directory.clone()))
                     .with("w.is_archived = ?", Some(false));
