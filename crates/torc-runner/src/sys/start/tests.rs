@@ -5,7 +5,6 @@ use crate::sys::linux::Linux;
 use crate::sys::{Reap, reap, wait_for_end};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::AsFd as _;
 
 fn strings(list: &[&str]) -> Strings {
