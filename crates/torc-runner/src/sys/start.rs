@@ -138,9 +138,12 @@ impl Spawn for Std {
 
 /// Neither a program for the kernel nor a script that names its interpreter.
 fn is_bare_text(path: &Path) -> bool {
+    // What may not be run, cannot be read or is too short is left to the kernel.
+    if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err() {
+        return false;
+    }
     let mut start = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    // Unreadable or too short: the kernel decides.
     read.is_ok() && !start.starts_with(b"#!") && start != *b"\x7fELF"
 }
 

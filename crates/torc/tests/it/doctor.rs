@@ -251,7 +251,7 @@ fn attempts_that_overlap_by_their_times_are_named() {
 fn an_attempt_that_was_given_up_and_ran_on_is_named() {
     let told = |ended: i64| {
         let event = format!(
-            "INSERT INTO event (workflow_id, id, timestamp_ms, kind, data) SELECT 1, 9999, 7000, 'late_result',
+            "INSERT INTO event (workflow_id, id, timestamp_ms, kind, data) SELECT 1, 9999, (SELECT max(timestamp_ms) FROM event), 'late_result',
              json_object('attempt', id, 'ended_ms', {ended}) FROM attempt WHERE job_id = 1 AND attempt_id = 1"
         );
         with_second_attempt(5000, &event)

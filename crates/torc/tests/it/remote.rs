@@ -173,6 +173,7 @@ fn machines_that_cannot_be_reached_are_named_and_bad_calls_are_refused() {
     local.torc(["remote", "run", "h1"]).exit(2).tells("--server");
     // A program of another version is not used.
     world.machines.on("h1", "printf '#!/bin/sh\\necho torc 0.0.1\\n' > other; chmod 755 other");
-    let done = world.remote(&["run", "h1", "--program", "/root/other"]).exit(3).json();
+    let other = format!("{}/other", world.machines.on("h1", "pwd").trim());
+    let done = world.remote(&["run", "h1", "--program", &other]).exit(3).json();
     assert!(text(&done["remote_runners"][0]["note"]).contains("torc 0.0.1"), "{done}");
 }

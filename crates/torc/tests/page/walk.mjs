@@ -128,7 +128,7 @@ const jobs = {
     await page.goto(address("w/ID/timeline"));
     await page.waitForSelector("h2:has-text('Where the time went')");
     const spent = await page.textContent("section:has(h2:text-is('Where the time went'))");
-    if (!/\d+ % work that succeeded/.test(spent) || !/\d+ % lost in failed attempts/.test(spent)) wrong(`the time went ${spent}`);
+    if (!/\d+% work that succeeded/.test(spent) || !/\d+% lost in failed attempts/.test(spent)) wrong(`the time went ${spent}`);
     const before = await page.evaluate(() => document.querySelector("canvas").toDataURL());
     await page.focus("input[aria-label=Nodes]");
     await page.keyboard.press("ArrowRight");

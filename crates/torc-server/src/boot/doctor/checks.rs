@@ -54,7 +54,48 @@ pub const STATEMENTS: &[&str] = &[CUT_DANGLING, CLOSE_ENDED, END_DOUBLES, EXPIRE
 /// The last statements: what follows from everything else.
 pub const LAST: &[&str] = &[SETTLE_UNDECIDED, COUNT_AGAIN];
 
-/// Every check.
+/// Whether the clock was set back by more than a minute between two events.
+pub const CLOCK_WAS_SET_BACK: &str = "
+    SELECT EXISTS (SELECT 1 FROM (SELECT timestamp_ms - lag(timestamp_ms) OVER (ORDER BY id) AS step FROM event) WHERE step < -60000)";
+
+/// Checks by recorded times, which prove nothing where the clock was set back.
+pub const BY_CLOCK: &[Check] = &[
+    // A retry is queued in the transaction that ends its predecessor.
+    Check {
+        promise: "no duplicate execution",
+        sql: "SELECT 'by the recorded times, attempt ' || b.attempt_id || ' of job ' || a.job_id || ' (run ' || b.run_id ||
+              ') began ' || (a.ended_ms - b.claimed_ms) || ' ms before the end of attempt ' || a.attempt_id || ' (run ' || a.run_id || ')'
+              FROM attempt a JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id
+              WHERE a.claimed_ms IS NOT NULL AND b.claimed_ms < a.ended_ms AND b.claimed_ms >= b.created_ms",
+        remedy: Remedy::None,
+    },
+    // What was given up as lost and then told of its end was alive until then.
+    Check {
+        promise: "no duplicate execution",
+        sql: "SELECT 'attempt ' || a.attempt_id || ' of job ' || a.job_id || ' was given up, but ran for ' ||
+              (e.data ->> 'ended_ms' - b.claimed_ms) || ' ms beside attempt ' || b.attempt_id || ', as its runner told later'
+              FROM event e JOIN attempt a ON a.id = e.data ->> 'attempt'
+              JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id AND b.claimed_ms < e.data ->> 'ended_ms'
+              WHERE e.kind = 'late_result'",
+        remedy: Remedy::None,
+    },
+    // Only what was taken since the limit has its present value: a limit may be lowered at any time.
+    Check {
+        promise: "limits hold",
+        sql: "WITH used AS (SELECT l.name, l.max, a.claimed_ms, a.ended_ms FROM named_limit l
+                  JOIN job j ON EXISTS (SELECT 1 FROM json_each(j.extra, '$.uses') u WHERE u.value = l.name)
+                  JOIN attempt a ON a.job_id = j.id WHERE a.claimed_ms > l.changed_ms),
+              moves AS (SELECT name, max, claimed_ms AS at, 1 AS by FROM used
+                  UNION ALL SELECT name, max, ended_ms, -1 FROM used WHERE ended_ms IS NOT NULL),
+              counts AS (SELECT name, max, sum(by) OVER (PARTITION BY name ORDER BY at, by ROWS UNBOUNDED PRECEDING) AS used
+                  FROM moves)
+              SELECT 'limit `' || name || '` is ' || max || '; by the recorded times, ' || max(used) || ' attempts had it at once'
+              FROM counts WHERE used > max GROUP BY name, max",
+        remedy: Remedy::None,
+    },
+];
+
+/// Every other check.
 pub const CHECKS: &[Check] = &[
     Check {
         promise: "no lost job",
@@ -111,40 +152,6 @@ pub const CHECKS: &[Check] = &[
         promise: "no duplicate execution",
         sql: "SELECT 'job ' || job_id || ' has attempt ' || attempt_id || ' of run ' || run_id || ' ' || count(*) || ' times'
               FROM attempt GROUP BY job_id, run_id, attempt_id HAVING count(*) > 1",
-        remedy: Remedy::None,
-    },
-    // A retry is queued in the transaction that ends its predecessor. Where an attempt was taken
-    // before it was queued, the clock was set back: its times prove nothing.
-    Check {
-        promise: "no duplicate execution",
-        sql: "SELECT 'by the recorded times, attempt ' || b.attempt_id || ' of job ' || a.job_id || ' (run ' || b.run_id ||
-              ') began ' || (a.ended_ms - b.claimed_ms) || ' ms before the end of attempt ' || a.attempt_id || ' (run ' || a.run_id || ')'
-              FROM attempt a JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id
-              WHERE a.claimed_ms IS NOT NULL AND b.claimed_ms < a.ended_ms AND b.claimed_ms >= b.created_ms",
-        remedy: Remedy::None,
-    },
-    // What was given up as lost and then told of its end was alive until then.
-    Check {
-        promise: "no duplicate execution",
-        sql: "SELECT 'attempt ' || a.attempt_id || ' of job ' || a.job_id || ' was given up, but ran for ' ||
-              (e.data ->> 'ended_ms' - b.claimed_ms) || ' ms beside attempt ' || b.attempt_id || ', as its runner told later'
-              FROM event e JOIN attempt a ON a.id = e.data ->> 'attempt'
-              JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id AND b.claimed_ms < e.data ->> 'ended_ms'
-              WHERE e.kind = 'late_result'",
-        remedy: Remedy::None,
-    },
-    // Only what was taken since the limit has its present value: a limit may be lowered at any time.
-    Check {
-        promise: "limits hold",
-        sql: "WITH used AS (SELECT l.name, l.max, a.claimed_ms, a.ended_ms FROM named_limit l
-                  JOIN job j ON EXISTS (SELECT 1 FROM json_each(j.extra, '$.uses') u WHERE u.value = l.name)
-                  JOIN attempt a ON a.job_id = j.id WHERE a.claimed_ms > l.changed_ms),
-              moves AS (SELECT name, max, claimed_ms AS at, 1 AS by FROM used
-                  UNION ALL SELECT name, max, ended_ms, -1 FROM used WHERE ended_ms IS NOT NULL),
-              counts AS (SELECT name, max, sum(by) OVER (PARTITION BY name ORDER BY at, by ROWS UNBOUNDED PRECEDING) AS used
-                  FROM moves)
-              SELECT 'limit `' || name || '` is ' || max || '; by the recorded times, ' || max(used) || ' attempts had it at once'
-              FROM counts WHERE used > max GROUP BY name, max",
         remedy: Remedy::None,
     },
     Check {
