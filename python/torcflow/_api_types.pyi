@@ -1524,6 +1524,7 @@ class WorkflowView(TypedDict):
     project: NotRequired[str | None]
     revision: NotRequired[int]
     run_id: int
+    slurm_defaults: NotRequired[dict[str, Any]]
     spec_path: NotRequired[str | None]
     use_pending_failed: bool
     user: str

@@ -46,6 +46,10 @@ pub struct WorkflowView {
     /// `torc run` writes an RO-Crate when it is complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enable_ro_crate: bool,
+    /// Any `sbatch` option by its long name, for every allocation.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub slurm_defaults: BTreeMap<String, Value>,
     /// Number of jobs.
     pub job_count: i64,
     /// How far it is (only in lists that ask for it).

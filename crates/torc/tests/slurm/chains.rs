@@ -175,6 +175,23 @@ jobs:
 }
 
 #[test]
+fn a_plan_for_a_workflow_knows_what_its_spec_adds_to_all_allocations() {
+    let Some(cluster) = cluster() else { return };
+    let text = "name: w
+slurm_defaults: {begin: now+2hours}
+resource_requirements: [{name: small, num_cpus: 4, memory: 2000m, runtime: 2m}]
+jobs: [{name: 'j{i}', command: 'true', resource_requirements: small, parameters: {i: '1:2'}}]
+";
+    std::fs::write(cluster.dir.path().join("spec.yaml"), text).expect("written");
+    cluster.torc(&["create", "spec.yaml"]);
+    cluster.torc(&["workflows", "initialize", "w"]);
+    let view = cluster.json(&["slurm", "plan", "w", "--account", "a"]);
+    let start = view["groups"][0]["ways"][0]["start_ms"].as_i64();
+    let soon = jiff::Timestamp::now().as_millisecond() + 90 * 60_000;
+    assert!(start.is_some_and(|start| start > soon), "{view}");
+}
+
+#[test]
 fn recover_and_watch_ask_for_the_nodes_that_were_named() {
     let Some(cluster) = cluster() else { return };
     let job = "  - {name: j1, scheduler: s, resource_requirements: small, command: 'test -e fixed && echo $TORC_JOB_NAME >> witness'}";

@@ -16,7 +16,8 @@ use torc_model::status::JobStatus;
 const LIST: List = List {
     rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.directory, w.spec_path, w.revision, w.created_ms, w.run_id, w.is_canceled, \
            w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed, \
-           json_extract(w.settings, '$.enable_ro_crate') AS enable_ro_crate \
+           json_extract(w.settings, '$.enable_ro_crate') AS enable_ro_crate, \
+           w.settings -> '$.slurm_defaults' AS slurm_defaults \
            FROM workflow w",
     table: "workflow w",
     key: "w.id",
@@ -330,6 +331,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         is_archived: row.get("is_archived")?,
         use_pending_failed: row.get::<_, Option<bool>>("use_pending_failed")?.unwrap_or_default(),
         enable_ro_crate: row.get::<_, Option<bool>>("enable_ro_crate")?.unwrap_or_default(),
+        slurm_defaults: page::json(row, "slurm_defaults")?.unwrap_or_default(),
         job_count: row.get("job_count")?,
         progress: None,
     })

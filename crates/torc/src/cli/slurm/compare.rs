@@ -117,9 +117,7 @@ impl Args {
                         .map(|regeneration| regeneration.planned)
                         .map_err(|errors| unplannable(&errors))
                 };
-                // What a spec adds to all allocations stands in its settings; the plan is about
-                // shape and time, which come from the schedulers.
-                show(context, &plan(false)?, &plan(true)?, &BTreeMap::new()).await
+                show(context, &plan(false)?, &plan(true)?, &workflow.slurm_defaults).await
             });
         }
         let value = spec::load(context, path)?.value();
