@@ -1,17 +1,17 @@
 //! `torc failure-handlers`: the named lists of rules of a workflow.
 
 use super::Context;
-use super::paging::Paging;
-use super::references::{self, LATEST, WorkflowOption};
+use super::parts::{List, One, Part};
+use super::references::WorkflowOption;
 use super::session::Access;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{Field, Table};
 use clap::Subcommand;
 use serde_json::Value;
-use torc_client::{Client, Query};
-use torc_model::api::{CreateFailureHandler, FailureHandlerView, Page, UpdateFailureHandler};
+use torc_model::api::{CreateFailureHandler, FailureHandlerView, UpdateFailureHandler};
+use torc_model::ids::WorkflowId;
 
 /// Show and change the failure handlers of a workflow
 #[derive(clap::Args, Debug)]
@@ -65,31 +65,12 @@ struct Update {
     rules: Option<String>,
 }
 
-#[derive(clap::Args, Debug)]
-struct List {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    #[command(flatten)]
-    paging: Paging,
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    /// Failure handler: its id or its name
-    handler: String,
-
-    #[command(flatten)]
-    workflow: WorkflowOption,
-}
-
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             match self.command {
-                Command::List(args) => args.execute(context, client).await?,
+                Command::List(args) => args.execute::<FailureHandlerView>(context, client).await?,
                 Command::Get(args) => context.output.value(&args.find(client).await?, render)?,
                 Command::Create(args) => {
                     let workflow_id = args.workflow.find(client).await?.id;
@@ -98,14 +79,14 @@ impl Args {
                     context.output.value(&client.create_failure_handler(&new).await?, render)?;
                 }
                 Command::Update(args) => {
-                    let id = args.which.find(client).await?.id;
+                    let id = args.which.find::<FailureHandlerView>(client).await?.id;
                     let update = UpdateFailureHandler { name: args.name, rules: args.rules };
                     context
                         .output
                         .value(&client.update_failure_handler(id, &update).await?, render)?;
                 }
                 Command::Delete(args) => {
-                    let handler = args.find(client).await?;
+                    let handler: FailureHandlerView = args.find(client).await?;
                     client.delete_failure_handler(handler.id).await?;
                     context.output.value(&handler, |h| {
                         format!("deleted failure handler {} `{}`\n", h.id, h.name)
@@ -117,47 +98,28 @@ impl Args {
     }
 }
 
-impl List {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let query = Query::new().add("workflow_id", workflow.id);
-        let page: Page<FailureHandlerView> =
-            self.paging.fetch(client, "/failure_handlers", query).await?;
-        context.output.list("failure_handlers", &page.items, page.total_count, || {
-            let mut table = Table::new(["id", "name", "rules"]);
-            for handler in &page.items {
-                table.row([
-                    Field::number(handler.id),
-                    Field::text(&handler.name),
-                    Field::number(rules(handler).len() as i64),
-                ]);
-            }
-            table
-        })
-    }
-}
+impl Part for FailureHandlerView {
+    const LIST: &'static str = "failure_handlers";
+    const WHAT: &'static str = "failure handler";
 
-impl One {
-    async fn find(&self, client: &Client) -> Result<FailureHandlerView> {
-        if let Ok(id) = self.handler.parse() {
-            return Ok(client.get_failure_handler(id).await?);
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn workflow_id(&self) -> WorkflowId {
+        self.workflow_id
+    }
+
+    fn table(list: &[Self]) -> Table {
+        let mut table = Table::new(["id", "name", "rules"]);
+        for handler in list {
+            table.row([
+                Field::number(handler.id),
+                Field::text(&handler.name),
+                Field::number(rules(handler).len() as i64),
+            ]);
         }
-        let workflow = self.workflow.find(client).await?;
-        let query = Query::new().add("workflow_id", workflow.id);
-        let handlers: Vec<FailureHandlerView> =
-            client.list_all("/failure_handlers", &query).await?;
-        let known: Vec<String> = handlers.iter().map(|h| h.name.clone()).collect();
-        handlers.into_iter().find(|h| h.name == self.handler).ok_or_else(|| {
-            let known = if known.is_empty() {
-                "it has none".into()
-            } else {
-                format!("known: {}", known.join(", "))
-            };
-            Error::usage(format!(
-                "failure handler `{}` not found in workflow {} ({known})",
-                self.handler, workflow.id
-            ))
-        })
+        table
     }
 }
 

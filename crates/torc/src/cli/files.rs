@@ -1,19 +1,20 @@
 //! `torc files`: the files that a workflow's jobs read and write.
 
-use super::Context;
-use super::edit::{self, Edit, EditArgs};
-use super::paging::Paging;
-use super::references::{self, LATEST, WorkflowOption};
+use super::edit::{self, EditArgs};
+use super::parts::{Delete, New, One, Part};
+use super::references::{self, LATEST};
 use super::session::Access;
+use super::{Context, parts};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Map, json};
 use std::path::Path;
 use torc_client::{Client, Query};
-use torc_model::api::{FileView, Page, RelationKind, RelationView, WorkflowView};
+use torc_model::api::{FileView, RelationKind, RelationView, WorkflowView};
+use torc_model::ids::WorkflowId;
 
 /// List the files of a workflow, and change what the spec says of them
 #[derive(clap::Args, Debug)]
@@ -46,9 +47,8 @@ enum Command {
 
 #[derive(clap::Args, Debug)]
 struct List {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
+    #[command(flatten)]
+    list: parts::List,
 
     /// Only those that this job writes: its id or its name
     #[arg(long, value_name = "JOB", alias = "produced-by-job-id")]
@@ -57,30 +57,12 @@ struct List {
     /// Only those that this job reads: its id or its name
     #[arg(long, value_name = "JOB")]
     needed_by: Option<String>,
-
-    #[command(flatten)]
-    paging: Paging,
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    /// File: its id or its name
-    #[arg(value_name = "FILE")]
-    file: String,
-
-    #[command(flatten)]
-    workflow: WorkflowOption,
 }
 
 #[derive(clap::Args, Debug)]
 struct Create {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    /// Name, unique in the workflow
-    #[arg(short, long)]
-    name: String,
+    #[command(flatten)]
+    new: New,
 
     /// Path, relative to the directory of the workflow
     #[arg(short, long)]
@@ -108,15 +90,6 @@ struct Update {
 }
 
 #[derive(clap::Args, Debug)]
-struct Delete {
-    #[command(flatten)]
-    one: One,
-
-    #[command(flatten)]
-    how: EditArgs,
-}
-
-#[derive(clap::Args, Debug)]
 struct Required {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
@@ -129,10 +102,13 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
-                Command::Get(args) => args.execute(context, client).await?,
-                Command::Create(args) => args.execute(context, client).await?,
+                Command::Get(one) => get(&one, context, client).await?,
+                Command::Create(Create { new, path, how }) => {
+                    let write = |entry: &mut Map<_, _>| _ = edit::set(entry, "path", Some(path));
+                    new.execute::<FileView>(context, client, how, write).await?;
+                }
                 Command::Update(args) => args.execute(context, client).await?,
-                Command::Delete(args) => args.execute(context, client).await?,
+                Command::Delete(args) => args.execute::<FileView>(context, client).await?,
                 Command::ListRequiredExisting(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
@@ -142,7 +118,7 @@ impl Args {
 
 impl List {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
+        let workflow = references::workflow(client, &self.list.workflow).await?;
         let mut query = Query::new().add("workflow_id", workflow.id);
         for (key, job) in
             [("produced_by_job_id", &self.produced_by), ("needed_by_job_id", &self.needed_by)]
@@ -152,65 +128,60 @@ impl List {
                 query = query.add(key, references::job(client, job, &of).await?.id);
             }
         }
-        let page: Page<FileView> = self.paging.fetch(client, "/files", query).await?;
-        context.output.list("files", &page.items, page.total_count, || table(&page.items))
+        self.list.show::<FileView>(context, client, query).await
     }
 }
 
-fn table(files: &[FileView]) -> Table {
-    let mut table = Table::new(["id", "name", "path", "size", "modified"]);
-    for file in files {
-        table.row([
-            Field::number(file.id),
-            Field::text(&file.name),
-            Field::text(&file.path),
-            Field::optional(file.size.map(human::bytes)),
-            Field::optional(file.mtime_ms.map(human::local_time)),
-        ]);
-    }
-    table
-}
+impl Part for FileView {
+    const LIST: &'static str = "files";
+    const WHAT: &'static str = "file";
 
-impl One {
-    async fn find(&self, client: &Client) -> Result<FileView> {
-        edit::find(client, "/files", "file", &self.file, &self.workflow).await
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let file = self.find(client).await?;
-        let path = format!("/workflows/{}/relations", file.workflow_id);
-        let query = Query::new().add("kind", "input_file,output_file");
-        let all: Vec<RelationView> = client.list_all(&path, &query).await?;
-        let jobs = |kind: RelationKind| -> Vec<String> {
-            let of = all.iter().filter(|r| r.kind == kind && r.item_id == file.id);
-            of.map(|relation| relation.job_name.clone()).collect()
-        };
-        let (written, read) = (jobs(RelationKind::OutputFile), jobs(RelationKind::InputFile));
-        let mut answer = json!(file);
-        answer["written_by"] = json!(written);
-        answer["read_by"] = json!(read);
-        context.output.value(&answer, |_| {
-            let mut card = Card::new(format!(
-                "{} (file {} of workflow {})",
-                file.name, file.id, file.workflow_id
-            ));
-            card.line("path", &file.path);
-            card.optional("size", file.size.map(human::bytes));
-            card.optional("modified", file.mtime_ms.map(human::local_time));
-            card.optional("written by", (!written.is_empty()).then(|| written.join(", ")));
-            card.optional("read by", (!read.is_empty()).then(|| read.join(", ")));
-            card.render()
-        })
+    fn workflow_id(&self) -> WorkflowId {
+        self.workflow_id
+    }
+
+    fn table(files: &[Self]) -> Table {
+        let mut table = Table::new(["id", "name", "path", "size", "modified"]);
+        for file in files {
+            table.row([
+                Field::number(file.id),
+                Field::text(&file.name),
+                Field::text(&file.path),
+                Field::optional(file.size.map(human::bytes)),
+                Field::optional(file.mtime_ms.map(human::local_time)),
+            ]);
+        }
+        table
     }
 }
 
-impl Create {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        edit.entries("files")?.push(json!({"name": self.name, "path": self.path}));
-        edit.apply(&format!("file `{}`", self.name), self.how).await
-    }
+async fn get(one: &One, context: &Context, client: &Client) -> Result<()> {
+    let file: FileView = one.find(client).await?;
+    let path = format!("/workflows/{}/relations", file.workflow_id);
+    let query = Query::new().add("kind", "input_file,output_file");
+    let all: Vec<RelationView> = client.list_all(&path, &query).await?;
+    let jobs = |kind: RelationKind| -> Vec<String> {
+        let of = all.iter().filter(|r| r.kind == kind && r.item_id == file.id);
+        of.map(|relation| relation.job_name.clone()).collect()
+    };
+    let (written, read) = (jobs(RelationKind::OutputFile), jobs(RelationKind::InputFile));
+    let mut answer = json!(file);
+    answer["written_by"] = json!(written);
+    answer["read_by"] = json!(read);
+    context.output.value(&answer, |_| {
+        let mut card =
+            Card::new(format!("{} (file {} of workflow {})", file.name, file.id, file.workflow_id));
+        card.line("path", &file.path);
+        card.optional("size", file.size.map(human::bytes));
+        card.optional("modified", file.mtime_ms.map(human::local_time));
+        card.optional("written by", (!written.is_empty()).then(|| written.join(", ")));
+        card.optional("read by", (!read.is_empty()).then(|| read.join(", ")));
+        card.render()
+    })
 }
 
 /// Where jobs name files.
@@ -219,9 +190,7 @@ const KEYS: [&str; 2] = ["input_files", "output_files"];
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         edit::something(self.name.is_some() || self.path.is_some(), "`--name` or `--path`")?;
-        let file = self.one.find(client).await?;
-        let workflow = client.get_workflow(file.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
+        let (file, mut edit) = self.one.edit::<FileView>(context, client).await?;
         let entry = edit.entry("files", &file.name)?;
         edit::set(entry, "path", self.path);
         if edit::set(entry, "name", self.name.as_deref())
@@ -230,16 +199,6 @@ impl Update {
             edit.rename(&KEYS, &file.name, name)?;
         }
         edit.apply(&format!("file `{}`", file.name), self.how).await
-    }
-}
-
-impl Delete {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let file = self.one.find(client).await?;
-        let workflow = client.get_workflow(file.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        edit.remove("files", &file.name)?;
-        edit.apply(&format!("file `{}`: it is taken out", file.name), self.how).await
     }
 }
 

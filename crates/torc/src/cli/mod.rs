@@ -51,6 +51,7 @@ mod node_report;
 mod notify;
 mod numbers;
 mod paging;
+mod parts;
 mod person;
 mod plot;
 mod pool;

@@ -1,17 +1,17 @@
 //! `torc resource-requirements`: what jobs ask for, by name.
 
 use super::Context;
-use super::edit::{self, Edit, EditArgs};
-use super::paging::Paging;
-use super::references::{self, LATEST, WorkflowOption};
+use super::edit::{self, EditArgs};
+use super::parts::{Delete, List, New, One, Part};
 use super::session::Access;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
-use serde_json::{Map, Value, json};
-use torc_client::{Client, Query};
-use torc_model::api::{Page, RequirementsView};
+use serde_json::{Map, Value};
+use torc_client::Client;
+use torc_model::api::RequirementsView;
+use torc_model::ids::WorkflowId;
 use torc_model::units::{Memory, Runtime};
 
 /// List what jobs ask for, and change it for all jobs that share it
@@ -40,26 +40,6 @@ enum Command {
     Update(Update),
     /// Take one out of the spec; refused while jobs name it
     Delete(Delete),
-}
-
-#[derive(clap::Args, Debug)]
-struct List {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    #[command(flatten)]
-    paging: Paging,
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    /// Resource requirements: their id or their name
-    #[arg(value_name = "REQUIREMENTS")]
-    requirements: String,
-
-    #[command(flatten)]
-    workflow: WorkflowOption,
 }
 
 #[derive(clap::Args, Debug)]
@@ -97,13 +77,8 @@ impl Needs {
 
 #[derive(clap::Args, Debug)]
 struct Create {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    /// Name, unique in the workflow
-    #[arg(short, long)]
-    name: String,
+    #[command(flatten)]
+    new: New,
 
     #[command(flatten)]
     needs: Needs,
@@ -128,110 +103,66 @@ struct Update {
     how: EditArgs,
 }
 
-#[derive(clap::Args, Debug)]
-struct Delete {
-    #[command(flatten)]
-    one: One,
-
-    #[command(flatten)]
-    how: EditArgs,
-}
-
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             match self.command {
-                Command::List(args) => args.execute(context, client).await?,
-                Command::Get(args) => {
-                    let found = args.find(client).await?;
-                    context
-                        .output
-                        .value(&found, |found| table(std::slice::from_ref(found)).render())?;
+                Command::List(args) => args.execute::<RequirementsView>(context, client).await?,
+                Command::Get(args) => args.execute::<RequirementsView>(context, client).await?,
+                Command::Create(Create { new, needs, how }) => {
+                    let write = |entry: &mut _| _ = needs.write(entry);
+                    new.execute::<RequirementsView>(context, client, how, write).await?;
                 }
-                Command::Create(args) => args.execute(context, client).await?,
                 Command::Update(args) => args.execute(context, client).await?,
-                Command::Delete(args) => args.execute(context, client).await?,
+                Command::Delete(args) => args.execute::<RequirementsView>(context, client).await?,
             }
             Ok(Exit::Success)
         })
     }
 }
 
-impl One {
-    async fn find(&self, client: &Client) -> Result<RequirementsView> {
-        let what = "resource requirements";
-        edit::find(client, "/resource_requirements", what, &self.requirements, &self.workflow).await
+impl Part for RequirementsView {
+    const LIST: &'static str = "resource_requirements";
+    const WHAT: &'static str = "resource requirements";
+
+    fn name(&self) -> &str {
+        &self.name
     }
-}
 
-impl List {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let query = Query::new().add("workflow_id", workflow.id);
-        let page: Page<RequirementsView> =
-            self.paging.fetch(client, "/resource_requirements", query).await?;
-        context
-            .output
-            .list("resource_requirements", &page.items, page.total_count, || table(&page.items))
+    fn workflow_id(&self) -> WorkflowId {
+        self.workflow_id
     }
-}
 
-fn table(list: &[RequirementsView]) -> Table {
-    let mut table = Table::new(["id", "name", "cpus", "gpus", "nodes", "memory", "runtime"]);
-    for one in list {
-        table.row([
-            Field::number(one.id),
-            Field::text(&one.name),
-            Field::number(one.num_cpus),
-            Field::number(one.num_gpus),
-            Field::number(one.num_nodes),
-            Field::optional(one.memory.as_deref().map(human::size)),
-            Field::optional(one.runtime.as_deref().map(human::duration)),
-        ]);
-    }
-    table
-}
-
-/// Where the requirements of a spec are.
-const KEY: &str = "resource_requirements";
-
-impl Create {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        let mut entry = Map::from_iter([("name".to_owned(), json!(self.name))]);
-        self.needs.write(&mut entry);
-        edit.entries(KEY)?.push(Value::Object(entry));
-        edit.apply(&format!("resource requirements `{}`", self.name), self.how).await
+    fn table(list: &[Self]) -> Table {
+        let mut table = Table::new(["id", "name", "cpus", "gpus", "nodes", "memory", "runtime"]);
+        for one in list {
+            table.row([
+                Field::number(one.id),
+                Field::text(&one.name),
+                Field::number(one.num_cpus),
+                Field::number(one.num_gpus),
+                Field::number(one.num_nodes),
+                Field::optional(one.memory.as_deref().map(human::size)),
+                Field::optional(one.runtime.as_deref().map(human::duration)),
+            ]);
+        }
+        table
     }
 }
 
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let found = self.one.find(client).await?;
-        let workflow = client.get_workflow(found.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        let entry = edit.entry(KEY, &found.name)?;
+        let (found, mut edit) = self.one.edit::<RequirementsView>(context, client).await?;
+        let entry = edit.entry(RequirementsView::LIST, &found.name)?;
         let is_changed = self.needs.write(entry) | edit::set(entry, "name", self.name.as_deref());
         edit::something(
             is_changed,
             "`--num-cpus`, `--num-gpus`, `--num-nodes`, `--memory`, `--runtime` or `--name`",
         )?;
         if let Some(name) = &self.name {
-            edit.rename(&[KEY], &found.name, name)?;
+            edit.rename(&[RequirementsView::LIST], &found.name, name)?;
         }
         edit.apply(&format!("resource requirements `{}`", found.name), self.how).await
-    }
-}
-
-impl Delete {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let found = self.one.find(client).await?;
-        let workflow = client.get_workflow(found.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        edit.remove(KEY, &found.name)?;
-        let what = format!("resource requirements `{}`: they are taken out", found.name);
-        edit.apply(&what, self.how).await
     }
 }

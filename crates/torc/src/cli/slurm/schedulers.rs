@@ -1,17 +1,17 @@
 //! `torc slurm schedulers`: how a workflow asks for nodes.
 
 use crate::cli::Context;
-use crate::cli::edit::{self, Edit, EditArgs};
-use crate::cli::paging::Paging;
-use crate::cli::references::{self, LATEST, WorkflowOption};
+use crate::cli::edit::{self, EditArgs};
+use crate::cli::parts::{Delete, List, New, One, Part};
 use crate::cli::session::Access;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table};
 use clap::Subcommand;
-use serde_json::{Map, Value, json};
-use torc_client::{Client, Query};
-use torc_model::api::{Page, SlurmSchedulerView};
+use serde_json::{Map, Value};
+use torc_client::Client;
+use torc_model::api::SlurmSchedulerView;
+use torc_model::ids::WorkflowId;
 
 /// List how a workflow asks for nodes, and change it
 #[derive(clap::Args, Debug)]
@@ -37,26 +37,6 @@ enum Command {
     Update(Update),
     /// Take one out of the spec; refused while jobs or actions name it
     Delete(Delete),
-}
-
-#[derive(clap::Args, Debug)]
-struct List {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    #[command(flatten)]
-    paging: Paging,
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    /// Scheduler: its id or its name
-    #[arg(value_name = "SCHEDULER")]
-    scheduler: String,
-
-    #[command(flatten)]
-    workflow: WorkflowOption,
 }
 
 #[derive(clap::Args, Debug)]
@@ -117,13 +97,8 @@ impl Settings {
 
 #[derive(clap::Args, Debug)]
 struct Create {
-    /// Workflow: its id, its name, or `latest`
-    #[arg(default_value = LATEST)]
-    workflow: String,
-
-    /// Name, unique in the workflow
-    #[arg(short, long)]
-    name: String,
+    #[command(flatten)]
+    new: New,
 
     #[command(flatten)]
     settings: Settings,
@@ -144,117 +119,76 @@ struct Update {
     how: EditArgs,
 }
 
-#[derive(clap::Args, Debug)]
-struct Delete {
-    #[command(flatten)]
-    one: One,
-
-    #[command(flatten)]
-    how: EditArgs,
-}
-
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             match self.command {
-                Command::List(args) => args.execute(context, client).await?,
-                Command::Get(args) => {
-                    let found = args.find(client).await?;
-                    context
-                        .output
-                        .value(&found, |found| table(std::slice::from_ref(found)).render())?;
+                Command::List(args) => args.execute::<SlurmSchedulerView>(context, client).await?,
+                Command::Get(args) => args.execute::<SlurmSchedulerView>(context, client).await?,
+                Command::Create(Create { new, settings, how }) => {
+                    let write = |entry: &mut _| _ = settings.write(entry);
+                    new.execute::<SlurmSchedulerView>(context, client, how, write).await?;
                 }
-                Command::Create(args) => args.execute(context, client).await?,
                 Command::Update(args) => args.execute(context, client).await?,
-                Command::Delete(args) => args.execute(context, client).await?,
+                Command::Delete(args) => {
+                    args.execute::<SlurmSchedulerView>(context, client).await?
+                }
             }
             Ok(Exit::Success)
         })
     }
 }
 
-impl One {
-    async fn find(&self, client: &Client) -> Result<SlurmSchedulerView> {
-        let what = "Slurm scheduler";
-        edit::find(client, "/slurm_schedulers", what, &self.scheduler, &self.workflow).await
-    }
-}
+impl Part for SlurmSchedulerView {
+    const LIST: &'static str = "slurm_schedulers";
+    const WHAT: &'static str = "Slurm scheduler";
 
-impl List {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let query = Query::new().add("workflow_id", workflow.id);
-        let page: Page<SlurmSchedulerView> =
-            self.paging.fetch(client, "/slurm_schedulers", query).await?;
-        let total = page.total_count;
-        context.output.list("slurm_schedulers", &page.items, total, || table(&page.items))
+    fn name(&self) -> &str {
+        &self.scheduler.name
     }
-}
 
-fn table(list: &[SlurmSchedulerView]) -> Table {
-    let mut table = Table::new([
-        "id",
-        "name",
-        "account",
-        "partition",
-        "nodes",
-        "walltime",
-        "memory",
-        "gres",
-        "qos",
-        "extra",
-    ]);
-    for one in list {
-        let s = &one.scheduler;
-        table.row([
-            Field::number(one.id),
-            Field::text(&s.name),
-            Field::text(&s.account),
-            Field::optional(s.partition.as_ref()),
-            Field::number(i64::from(s.nodes)),
-            Field::right(&s.walltime),
-            Field::optional(s.mem.as_ref()),
-            Field::optional(s.gres.as_ref()),
-            Field::optional(s.qos.as_ref()),
-            Field::optional(s.extra.as_ref()),
+    fn workflow_id(&self) -> WorkflowId {
+        self.workflow_id
+    }
+
+    fn table(list: &[Self]) -> Table {
+        let mut table = Table::new([
+            "id",
+            "name",
+            "account",
+            "partition",
+            "nodes",
+            "walltime",
+            "memory",
+            "gres",
+            "qos",
+            "extra",
         ]);
-    }
-    table
-}
-
-/// Where the schedulers of a spec are.
-const KEY: &str = "slurm_schedulers";
-
-impl Create {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let workflow = references::workflow(client, &self.workflow).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        let mut entry = Map::from_iter([("name".to_owned(), json!(self.name))]);
-        self.settings.write(&mut entry);
-        edit.entries(KEY)?.push(Value::Object(entry));
-        edit.apply(&format!("Slurm scheduler `{}`", self.name), self.how).await
+        for one in list {
+            let s = &one.scheduler;
+            table.row([
+                Field::number(one.id),
+                Field::text(&s.name),
+                Field::text(&s.account),
+                Field::optional(s.partition.as_ref()),
+                Field::number(i64::from(s.nodes)),
+                Field::right(&s.walltime),
+                Field::optional(s.mem.as_ref()),
+                Field::optional(s.gres.as_ref()),
+                Field::optional(s.qos.as_ref()),
+                Field::optional(s.extra.as_ref()),
+            ]);
+        }
+        table
     }
 }
 
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let found = self.one.find(client).await?;
-        let workflow = client.get_workflow(found.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        let is_changed = self.settings.write(edit.entry(KEY, &found.scheduler.name)?);
+        let (found, mut edit) = self.one.edit::<SlurmSchedulerView>(context, client).await?;
+        let is_changed = self.settings.write(edit.entry(SlurmSchedulerView::LIST, found.name())?);
         edit::something(is_changed, "`--walltime`, `--partition` or another setting")?;
-        edit.apply(&format!("Slurm scheduler `{}`", found.scheduler.name), self.how).await
-    }
-}
-
-impl Delete {
-    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let found = self.one.find(client).await?;
-        let workflow = client.get_workflow(found.workflow_id).await?;
-        let mut edit = Edit::begin(context, client, workflow).await?;
-        edit.remove(KEY, &found.scheduler.name)?;
-        let what = format!("Slurm scheduler `{}`: it is taken out", found.scheduler.name);
-        edit.apply(&what, self.how).await
+        edit.apply(&format!("Slurm scheduler `{}`", found.name()), self.how).await
     }
 }
