@@ -195,14 +195,16 @@ impl Client {
 
     /// `GET`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        match self.call(Method::GET, path, Bytes::new(), self.time_limit).await {
+        let limit = self.time_limit;
+        let answer = match self.ask(Method::GET, path, Bytes::new(), limit).await {
             // A kept connection may have been closed by the server the moment it was used; a read
             // is safe to repeat.
             Err(error) if error.is_broken() && self.successor.is_none() => {
-                self.call(Method::GET, path, Bytes::new(), self.time_limit).await
+                self.ask(Method::GET, path, Bytes::new(), limit).await
             }
             other => other,
-        }
+        };
+        self.read(path, &answer?)
     }
 
     /// `POST` with a JSON body.
@@ -249,25 +251,7 @@ impl Client {
 
     /// The answer of a `GET` as it is: text files such as logs.
     pub async fn get_bytes(&self, path: &str) -> Result<Bytes, Error> {
-        let mut client = self.clone();
-        loop {
-            let error = match client.get_bytes_once(path).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => error,
-            };
-            client = client.instead(&Method::GET, &error).await.ok_or(error)?;
-        }
-    }
-
-    async fn get_bytes_once(&self, path: &str) -> Result<Bytes, Error> {
-        let exchange = async {
-            let (status, body) =
-                self.exchange(self.request(Method::GET, path, Bytes::new())?).await?;
-            if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
-        };
-        tokio::time::timeout(self.time_limit, exchange)
-            .await
-            .unwrap_or_else(|_| Err(self.too_slow(self.time_limit)))
+        self.ask(Method::GET, path, Bytes::new(), self.time_limit).await
     }
 
     async fn call<T: DeserializeOwned>(
@@ -277,6 +261,17 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<T, Error> {
+        self.read(path, &self.ask(method, path, body, limit).await?)
+    }
+
+    /// The body of the answer.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, Error> {
         let mut client = self.clone();
         let (status, body) = loop {
             let request = client.request(method.clone(), path, body.clone())?;
@@ -287,11 +282,12 @@ impl Client {
             };
             client = client.instead(&method, &error).await.ok_or(error)?;
         };
-        if !status.is_success() {
-            return Err(refusal(status, &body));
-        }
+        if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, Error> {
         // `()` is the type for answers that are not read; some of them have no body at all.
-        let text: &[u8] = if body.is_empty() { b"null" } else { &body };
+        let text: &[u8] = if body.is_empty() { b"null" } else { body };
         serde_json::from_slice(text).map_err(|e| self.protocol(format!("answer to `{path}`: {e}")))
     }
 

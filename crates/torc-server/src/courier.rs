@@ -4,6 +4,7 @@
 //! checked, and refuses loopback and private addresses unless the endpoint allows them: a URL is
 //! input from outside.
 
+use crate::blocking::blocking;
 use crate::mail::Mail;
 use crate::notify::{self, Message};
 use crate::store::{DueDelivery, Store};
@@ -103,8 +104,7 @@ async fn deliver(delivery: &DueDelivery, base: &str) -> Result<(), String> {
                 serde_json::from_str(&delivery.url).map_err(|e| e.to_string())?;
             let text = delivery.payload.clone();
             let limit = TRY.saturating_sub(Duration::from_secs(1));
-            let run =
-                tokio::task::spawn_blocking(move || notify::run(&argv, &message, &text, limit));
+            let run = blocking(move || notify::run(&argv, &message, &text, limit));
             run.await.map_err(|e| e.to_string())?
         }
     }

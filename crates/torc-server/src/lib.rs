@@ -5,6 +5,7 @@
 
 pub mod api;
 mod audit;
+mod blocking;
 pub mod boot;
 mod clock;
 mod courier;

@@ -1,5 +1,6 @@
 //! Messages to people by mail: one message, one conversation with a relay.
 
+use crate::blocking::blocking;
 use crate::notify::Message;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -118,7 +119,7 @@ impl Mail {
         let name =
             rustls::pki_types::ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
                 .map_err(|e| e.to_string())?;
-        let config = tokio::task::spawn_blocking(tls_config).await.map_err(|e| e.to_string())??;
+        let config = blocking(tls_config).await.map_err(|e| e.to_string())??;
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, tcp).await;
         Ok(Box::new(stream.map_err(|e| format!("failed to encrypt: {e}"))?))

@@ -1,6 +1,7 @@
 //! What handlers take from a request, with refusals in our own form.
 
 use super::error::ApiError;
+use crate::blocking::blocking;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -112,11 +113,7 @@ async fn parse<T: DeserializeOwned + Send + 'static>(bytes: Vec<u8>) -> Result<T
     if bytes.len() <= PARSE_INLINE {
         return parse_now(&bytes);
     }
-    let task = tokio::task::spawn_blocking(move || parse_now(&bytes));
-    task.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "parsing a body failed");
-        Err(ApiError::internal())
-    })
+    blocking(move || parse_now(&bytes)).await.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
 fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {

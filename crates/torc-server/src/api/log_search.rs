@@ -6,6 +6,7 @@ use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App, logs};
+use crate::blocking::blocking;
 use axum::extract::State;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -76,7 +77,7 @@ pub async fn search_logs(
     let found = found.ok_or_else(|| {
         ApiError::not_found(format!("job {id} has no such attempt that has started"))
     })?;
-    let task = tokio::task::spawn_blocking(move || {
+    let task = blocking(move || {
         let file = logs::open_stream(job, &found, query.stream.as_deref())?;
         let size = file.metadata().map_or(0, |facts| facts.len()) as i64;
         let mut view = search(file, &wanted, limit as usize, Instant::now() + TIME_LIMIT)

@@ -8,6 +8,7 @@ use super::options::Options;
 use super::tls::Tls;
 use super::{backup, identity, listen, own_certificate, private, socket};
 use crate::api::{App, Front, Hosts};
+use crate::blocking::blocking;
 use crate::clock::now_ms;
 use crate::disk;
 use crate::secret;
@@ -71,7 +72,7 @@ impl Server {
             options.tls = Some(own_certificate::files(&options.state_dir, &names)?);
         }
         let tls = options.tls.as_ref().map(Tls::load).transpose()?;
-        let opened = tokio::task::spawn_blocking({
+        let opened = blocking({
             let options = options.clone();
             move || open(&options)
         });
@@ -422,7 +423,7 @@ impl LastSteps {
         // The process may be gone before the writer's own connection has done this on its way out.
         // A database without a log beside it is easier to copy by hand, and opens sooner.
         let database = self.database.clone();
-        let checkpoint = tokio::task::spawn_blocking(move || {
+        let checkpoint = blocking(move || {
             let db = rusqlite::Connection::open(database)?;
             db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
         });

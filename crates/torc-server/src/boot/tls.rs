@@ -1,6 +1,7 @@
 //! The certificate of an encrypted server, read again when its file changes.
 
 use super::error::StartError;
+use crate::blocking::blocking;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -69,7 +70,7 @@ impl Tls {
             }
             seen = now;
             let current = self.current.clone();
-            match tokio::task::spawn_blocking(move || current.reload()).await {
+            match blocking(move || current.reload()).await {
                 Ok(Ok(())) => tracing::info!("a new certificate is in use"),
                 Ok(Err(error)) => tracing::error!(%error, "the old certificate stays in use"),
                 Err(error) => tracing::error!(%error, "the certificate could not be read"),

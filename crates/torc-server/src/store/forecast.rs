@@ -7,6 +7,7 @@ use super::load::parse;
 use super::named::Named;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
+use crate::blocking::blocking;
 use rusqlite::OptionalExtension as _;
 use torc_engine::{
     Forecast, HandlerIx, JobIx, Limits, MAX_SIMULATED, Rest, SimulatedMachine, Workflow,
@@ -55,7 +56,7 @@ impl Store {
     ) -> Result<ForecastView, Refusal> {
         let snapshot =
             self.writer.call_routine(move |tx| snapshot(tx, id, &assumed, recover)).await?;
-        tokio::task::spawn_blocking(move || snapshot.view(Some(id)))
+        blocking(move || snapshot.view(Some(id)))
             .await
             .map_err(|_| Refusal::internal("the forecast could not be made"))
     }

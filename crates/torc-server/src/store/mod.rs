@@ -68,6 +68,7 @@ pub use webhooks::Due as DueDelivery;
 pub use why::{Waiting, WaitingJobs};
 pub use writer::Progress;
 
+use crate::blocking::blocking;
 use crate::slow_files;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -178,7 +179,7 @@ impl Store {
     ) -> Result<WorkflowCreated, Refusal> {
         let mut request: Creation = request.into();
         let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
-        let prepared = tokio::task::spawn_blocking(move || {
+        let prepared = blocking(move || {
             let (plan, warnings) = plan(spec)?;
             let files = facts::of_plan(&plan);
             Ok((plan, warnings, files))
@@ -204,7 +205,7 @@ impl Store {
     ) -> Result<WorkflowCreated, Refusal> {
         let mut request = request;
         let spec = std::mem::take(&mut request.spec);
-        let planned = tokio::task::spawn_blocking(move || plan(spec));
+        let planned = blocking(move || plan(spec));
         let (plan, warnings) =
             planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
         self.writer
@@ -251,7 +252,7 @@ impl Store {
         how.revision = how.revision.or(Some(head.revision));
         let other = match spec {
             Some(spec) => {
-                let planned = tokio::task::spawn_blocking(move || plan_other(spec, &head.spec));
+                let planned = blocking(move || plan_other(spec, &head.spec));
                 planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??
             }
             None => None,
@@ -386,7 +387,7 @@ impl Store {
         by_job: bool,
     ) -> Result<SpawnedJobs, Refusal> {
         let piece = serde_json::Value::Object(request.piece.clone());
-        let read = tokio::task::spawn_blocking(move || torc_spec::Spec::piece_from_value(piece));
+        let read = blocking(move || torc_spec::Spec::piece_from_value(piece));
         let read = read.await.map_err(|_| Refusal::internal("the piece could not be read"))?;
         let piece = read.map_err(wrong_spec)?.spec;
         let added =
@@ -474,7 +475,7 @@ impl Store {
             Trigger::Boot | Trigger::Sweep => (None, false),
         };
         let mut suspects = self.writer.call(move |tx| crash_recovery::suspects(tx, scope)).await?;
-        let suspects = tokio::task::spawn_blocking(move || {
+        let suspects = blocking(move || {
             torc_failpoint::hit("recovery.looking");
             crash_recovery::look(&mut suspects, dry_run);
             suspects
@@ -761,7 +762,7 @@ impl Store {
             .await?;
         let mut looked = allocations::LookedAt::default();
         if !left.is_empty() && !seen.dry_run {
-            looked = tokio::task::spawn_blocking(move || allocations::LookedAt::look(&left))
+            looked = blocking(move || allocations::LookedAt::look(&left))
                 .await
                 .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
         }

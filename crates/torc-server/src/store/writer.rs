@@ -18,7 +18,8 @@ use super::pools::{Look, Pools};
 use super::refusal::Refusal;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
-use crate::audit;
+use crate::audit::{self, Actor};
+use crate::blocking::Slot;
 use crate::metrics::Metrics;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -225,15 +226,30 @@ struct Published {
     generation: u64,
 }
 
-type Reply = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<Reply, Failed> + Send>;
+type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<(), Failed> + Send>;
 
 struct Request {
     work: Work,
     /// It changes nothing that [`Progress`] does not tell, unless its rows say so.
     is_routine: bool,
-    /// How to answer when the work itself failed.
-    refuse: Box<dyn FnOnce(Refusal) + Send>,
+    reply: Reply,
+}
+
+/// How a caller hears of its request.
+struct Reply {
+    /// Who asks, if what it changes is written down.
+    actor: Option<Actor>,
+    answer: oneshot::Sender<Result<(), Refusal>>,
+}
+
+impl Reply {
+    fn tell(self, done: Result<(), Refusal>) {
+        if let (Some(actor), Err(_)) = (&self.actor, &done) {
+            actor.untell();
+        }
+        // A caller that went away needs no answer.
+        let _ = self.answer.send(done);
+    }
 }
 
 /// What the thread is told.
@@ -403,43 +419,21 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     {
-        let (tell, told) = oneshot::channel::<Result<T, Refusal>>();
-        let tell = Arc::new(Mutex::new(Some(tell)));
-        let take = {
-            let tell = tell.clone();
-            move || tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
-        };
-        let refuse = {
-            let take = take.clone();
-            Box::new(move |refusal| {
-                if let Some(tell) = take() {
-                    // A caller that went away needs no answer.
-                    let _ = tell.send(Err(refusal));
-                }
-            })
-        };
+        let slot = Slot::default();
+        let kept = slot.clone();
+        let work: Work = Box::new(move |tx| work(tx).map(|value| kept.put(value)));
+        self.commit(work, is_routine).await?;
+        slot.take().ok_or_else(|| Refusal::unavailable("the server is shutting down"))
+    }
+
+    /// Has the writer do the work, whatever its value is, and waits for the commit.
+    async fn commit(&self, work: Work, is_routine: bool) -> Result<(), Refusal> {
+        let (answer, told) = oneshot::channel();
         // Found in the task that answers the request; the work may be done by another thread.
         let actor = if is_routine { None } else { audit::current() };
-        let work: Work = Box::new(move |tx| {
-            let before = actor.as_ref().map(|_| tx.db.total_changes());
-            let value = work(tx)?;
-            if let (Some(actor), Some(before)) = (&actor, before)
-                && tx.db.total_changes() != before
-            {
-                actor.tell(tx.db, tx.now)?;
-            }
-            Ok(Box::new(move |committed: Result<(), Refusal>| {
-                if let (Some(actor), Err(_)) = (&actor, &committed) {
-                    actor.untell();
-                }
-                if let Some(tell) = take() {
-                    let _ = tell.send(committed.map(|()| value));
-                }
-            }))
-        });
         let gone = || Refusal::unavailable("the server is shutting down");
         let open = Open::new(&self.open);
-        let request = Request { work, is_routine, refuse };
+        let request = Request { work, is_routine, reply: Reply { actor, answer } };
         let may_stay = is_routine && open.is_alone && self.is_quick.load(Ordering::Relaxed);
         match may_stay.then(|| self.writer.try_lock()) {
             Some(Ok(mut writer)) => {
@@ -629,7 +623,7 @@ impl Writer {
         let mut is_special = false;
         let mut replies: Vec<Reply> = Vec::new();
         if let Err(error) = self.db.execute_batch("BEGIN IMMEDIATE") {
-            (first.refuse)(broken(&error));
+            first.reply.tell(Err(broken(&error)));
             return;
         }
         let mut next = Some(first);
@@ -647,9 +641,10 @@ impl Writer {
                 uptime: crate::clock::boottime_ms(),
             };
             *tx.is_special |= !request.is_routine;
-            match run(&mut tx, request.work, replies.is_empty()) {
-                Ok(reply) => replies.push(reply),
-                Err(refusal) => (request.refuse)(refusal),
+            let Request { work, reply, .. } = request;
+            match run(&mut tx, work, reply.actor.as_ref(), replies.is_empty()) {
+                Ok(()) => replies.push(reply),
+                Err(refusal) => reply.tell(Err(refusal)),
             }
             let others = others.filter(|_| replies.len() < GROUP);
             next = others.and_then(|others| next_request(others, &mut self.later));
@@ -685,7 +680,7 @@ impl Writer {
         self.is_quick.store(self.usual < QUICK, Ordering::Relaxed);
         self.publish(&touched, is_special);
         for reply in replies {
-            reply(committed.clone());
+            reply.tell(committed.clone());
         }
         // What became ready and was taken in the same group wakes no claim: in a chain that is
         // every job.
@@ -769,10 +764,21 @@ fn wake(wakes: &Mutex<HashMap<WorkflowId, watch::Sender<u64>>>, id: WorkflowId) 
     }
 }
 
+/// Does the work, and writes down who changed something by it.
+fn told(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>) -> Result<(), Failed> {
+    let Some(actor) = actor else { return work(tx) };
+    let before = tx.db.total_changes();
+    work(tx)?;
+    if tx.db.total_changes() != before {
+        actor.tell(tx.db, tx.now)?;
+    }
+    Ok(())
+}
+
 /// Does the work so that it can be taken back by itself: in a savepoint, or, as the first of its
 /// group, in the transaction that holds nothing else yet. Savepoints copy every page they touch,
 /// and most groups are one request.
-fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
+fn run(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>, is_first: bool) -> Result<(), Refusal> {
     let events = tx.new_events.len();
     if tx.db.is_autocommit()
         && let Err(error) = tx.db.execute_batch("BEGIN IMMEDIATE")
@@ -789,10 +795,10 @@ fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
     }
     // A panic in one request must not take the server down with it; the state it may have left
     // half-changed goes.
-    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| told(tx, work, actor)));
     let result = match done {
-        Ok(Ok(reply)) => match step(tx, "RELEASE work") {
-            Ok(_) => return Ok(reply),
+        Ok(Ok(())) => match step(tx, "RELEASE work") {
+            Ok(_) => return Ok(()),
             Err(error) => broken(&error),
         },
         Ok(Err(Failed::Refused(refusal))) => {

@@ -103,6 +103,7 @@ use crate::output::{Format, Output};
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::path::PathBuf;
+use std::pin::Pin;
 
 /// Run workflows of shell jobs, and recover them
 #[derive(Parser, Debug)]
@@ -376,12 +377,17 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()
         .map_err(Error::io("start", "worker threads"))?;
-    finish(runtime, work)
+    finish(runtime, Box::pin(work))
 }
 
 /// Runs `work` to its end. Threads of the pool that still hang in a system call, on a mount that
 /// does not answer for example, must not keep the process from ending.
-fn finish<T>(runtime: tokio::runtime::Runtime, work: impl Future<Output = Result<T>>) -> Result<T> {
+///
+/// The runtime is not instantiated for every command: their futures are boxed.
+fn finish<T>(
+    runtime: tokio::runtime::Runtime,
+    work: Pin<Box<dyn Future<Output = Result<T>> + '_>>,
+) -> Result<T> {
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(PATIENCE);
@@ -396,7 +402,7 @@ fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()
         .map_err(Error::io("start", "a worker thread"))?;
-    finish(runtime, work)
+    finish(runtime, Box::pin(work))
 }
 
 /// What the command line, not the environment, says about the server: hints repeat it.

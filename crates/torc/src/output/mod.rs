@@ -14,6 +14,7 @@ pub mod table;
 
 use crate::error::{Error, Result};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 pub use table::{Field, Table};
@@ -60,10 +61,11 @@ impl Output {
 
     /// Prints one value as JSON.
     pub fn json(self, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(value)
-            .unwrap_or_else(|error| unreachable!("our own types: {error}"));
-        text.push('\n');
-        write_data(text.as_bytes())
+        self.pretty(&plain(value))
+    }
+
+    fn pretty(self, value: &Value) -> Result<()> {
+        self.data(&format!("{value:#}\n"))
     }
 
     /// Prints a list as `{"<name>": [...], "items": [...], "total_count": N}` or as a table. Scripts for
@@ -75,22 +77,22 @@ impl Output {
         total_count: i64,
         table: impl FnOnce() -> Table,
     ) -> Result<()> {
-        if self.is_json() {
-            let items = serde_json::to_value(items)
-                .unwrap_or_else(|error| unreachable!("our own types: {error}"));
-            return self.json(
-                &serde_json::json!({ name: items, "items": items, "total_count": total_count }),
-            );
+        match self.format {
+            Format::Json => {
+                let items = plain(items);
+                self.pretty(&json!({ name: items, "items": items, "total_count": total_count }))
+            }
+            Format::Csv => self.data(&csv::render(plain(items))),
+            _ if items.is_empty() => {
+                self.talk(format_args!("no {}", name.replace('_', " ")));
+                Ok(())
+            }
+            _ => self.table(&table(), items.len() as i64, total_count),
         }
-        if self.format == Format::Csv {
-            return self.data(&csv::render(items));
-        }
-        if items.is_empty() {
-            self.talk(format_args!("no {}", name.replace('_', " ")));
-            return Ok(());
-        }
-        self.long(&table().render())?;
-        let shown = items.len() as i64;
+    }
+
+    fn table(self, table: &Table, shown: i64, total_count: i64) -> Result<()> {
+        self.long(&table.render())?;
         if total_count > shown {
             self.talk(format_args!(
                 "{} of {} shown; `--limit` and `--offset` show others",
@@ -105,7 +107,7 @@ impl Output {
     pub fn value<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
         match self.format {
             Format::Json => self.json(value),
-            Format::Csv => self.data(&csv::render(std::slice::from_ref(value))),
+            Format::Csv => self.data(&csv::render(plain(value))),
             _ => self.data(&text(value)),
         }
     }
@@ -139,6 +141,14 @@ impl Output {
     pub fn warn(self, line: impl std::fmt::Display) {
         say(format_args!("{} {line}", console::style("warning:").for_stderr().yellow().bold()));
     }
+}
+
+/// A value as JSON has it. It goes through the text that the server writes too, so that there is one
+/// serializer for each type in the program.
+fn plain(value: &(impl Serialize + ?Sized)) -> Value {
+    serde_json::to_vec(value)
+        .and_then(|text| serde_json::from_slice(&text))
+        .unwrap_or_else(|error| unreachable!("our own types: {error}"))
 }
 
 /// Prints bytes that are data.

@@ -1,6 +1,7 @@
 //! The read-only connections.
 
 use super::workflows::Rests;
+use crate::blocking::{Slot, blocking};
 use crate::boot::StartError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::{Path, PathBuf};
@@ -57,6 +58,8 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
+type Query = Box<dyn FnOnce(&Connection) -> Result<(), ReadError> + Send>;
+
 /// Answers every question that changes nothing. Cheap to clone.
 #[derive(Clone)]
 pub struct Reader {
@@ -105,10 +108,17 @@ impl Reader {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
     {
+        let slot = Slot::default();
+        let kept = slot.clone();
+        self.run(Box::new(move |db| query(db).map(|answer| kept.put(answer)))).await?;
+        slot.take().ok_or(ReadError::Gone)
+    }
+
+    async fn run(&self, query: Query) -> Result<(), ReadError> {
         let permit =
             self.inner.permits.clone().acquire_owned().await.map_err(|_| ReadError::Gone)?;
         let inner = self.inner.clone();
-        let task = tokio::task::spawn_blocking(move || {
+        let task = blocking(move || {
             // Lives as long as the connection is out, also when the caller has gone away.
             let _permit = permit;
             inner.read(query)
@@ -118,10 +128,7 @@ impl Reader {
 }
 
 impl Inner {
-    fn read<T>(
-        &self,
-        query: impl FnOnce(&Connection) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn read(&self, query: Query) -> Result<(), ReadError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
             Some(connection) => connection,
