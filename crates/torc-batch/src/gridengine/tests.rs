@@ -148,6 +148,8 @@ fn refusals_are_told_from_silence() {
                 Unable to run job: unable to send message to qmaster using port 1 on host \"vm\": got send error\nExiting.\n";
     assert!(matches!(submitted(Some(1), "", down), Submitted::Ambiguous(_)));
     assert!(matches!(submitted(None, "", ""), Submitted::Ambiguous(_)));
+    let full = "Unable to run job: job rejected: only 1 jobs are allowed per user (current job count: 1)\nExiting.\n";
+    assert!(matches!(submitted(Some(25), "", full), Submitted::Later(_)));
 }
 
 #[test]

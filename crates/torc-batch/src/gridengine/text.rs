@@ -98,6 +98,9 @@ fn word<'a>(field: &str, value: &'a str) -> Result<&'a str, String> {
     }
 }
 
+/// What `qsub` ends with when the user or the cluster has as many jobs as are allowed now.
+const TRY_AGAIN: i32 = 25;
+
 /// Reads the outcome of `qsub -terse`.
 pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitted {
     let said = stderr.lines().find_map(|line| line.trim().strip_prefix("Unable to run job: "));
@@ -115,9 +118,7 @@ pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitte
             }
         }
         (Some(_), Some(why)) if is_silence(stderr) => Submitted::Ambiguous(why.to_owned()),
-        (Some(_), Some(why)) if why.contains("jobs are allowed") => {
-            Submitted::Later(why.to_owned())
-        }
+        (Some(TRY_AGAIN), Some(why)) => Submitted::Later(why.to_owned()),
         (Some(_), Some(why)) => Submitted::Refused(why.to_owned()),
         (Some(code), None) => {
             Submitted::Ambiguous(format!("qsub ended with {code}: {}", stderr.trim()))
