@@ -752,6 +752,8 @@ pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
                 Cause::Walltime,
                 "the allocation's time was over before the job's end".into(),
             );
+            let text = "the walltime of its runner was nearly over";
+            found.evidence.insert(0, evidence(EvidenceSource::Journal, text.into()));
         }
         (Some(StopReason::Timeout { limit }), _) => set(
             i64::from(execution.timeout_exit_code),

@@ -176,7 +176,8 @@ fn verdicts_follow_the_strongest_evidence() {
              exit: exit code 0"
                 .into(),
             "143 Some(15) walltime | the allocation's time was over before the job's end | \
-             journal: we sent SIGTERM after 1.5 s; exit: ended by SIGTERM"
+             journal: the walltime of its runner was nearly over; journal: we sent SIGTERM after 1.5 s; \
+             exit: ended by SIGTERM"
                 .into(),
             "137 Some(9) oom | used more memory than its limit | journal: we sent SIGKILL after 0.0 s; \
              node: 9 bytes were in use; the limit is 5; exit: ended by SIGKILL"
