@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo, ServerFile};
@@ -264,8 +265,18 @@ impl Client {
         self.read(path, &self.ask(method, path, body, limit).await?)
     }
 
-    /// The body of the answer.
-    async fn ask(
+    /// The body of the answer. Boxed, so that a command's future does not hold that of every request it makes.
+    fn ask<'a>(
+        &'a self,
+        method: Method,
+        path: &'a str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + 'a>> {
+        Box::pin(self.exchange_with_any(method, path, body, limit))
+    }
+
+    async fn exchange_with_any(
         &self,
         method: Method,
         path: &str,

@@ -1,6 +1,7 @@
 //! What handlers take from a request, with refusals in our own form.
 
 use super::error::ApiError;
+use super::json_place::field_at;
 use crate::blocking::blocking;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -134,24 +135,20 @@ fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         ));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => wrong_field::<T>(bytes, error),
+        serde_json::error::Category::Data => wrong_field(bytes, &error),
         _ => invalid(error),
     })
 }
 
-/// Reads the body a second time, slower, to learn which field was wrong.
-fn wrong_field<T: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> ApiError {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let path =
-        serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
+fn wrong_field(bytes: &[u8], error: &serde_json::Error) -> ApiError {
     let refusal = ApiError::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::InvalidField,
         format!("wrong body: {error}"),
     );
-    match path {
-        Some(path) if path != "." => refusal.field(path),
-        _ => refusal,
+    match field_at(bytes, error.line(), error.column()) {
+        Some(field) => refusal.field(field),
+        None => refusal,
     }
 }
 
@@ -164,21 +161,29 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let text = parts.uri.query().unwrap_or_default();
         refuse_empty(text)?;
-        let reader = serde_html_form::Deserializer::from_bytes(text.as_bytes());
-        serde_path_to_error::deserialize(reader).map(Self).map_err(|error| {
-            let message = match error.inner().to_string() {
-                said if said == "invalid digit found in string" => {
-                    "expected a whole number".to_owned()
+        read(text).map(Self).map_err(|message| {
+            let is_wrong = |part: &str| read::<T>(part).is_err_and(|said| said == message);
+            let refusal = ApiError::new(
+                StatusCode::BAD_REQUEST,
+                ErrorCode::InvalidQuery,
+                match message.as_str() {
+                    "invalid digit found in string" => "expected a whole number",
+                    said => said,
+                },
+            );
+            // The library does not say where it was; a pair that is wrong is so by itself.
+            match text.split('&').find(|pair| is_wrong(pair)) {
+                Some(pair) if !is_wrong("") => {
+                    refusal.field(pair.split('=').next().unwrap_or_default())
                 }
-                said => said,
-            };
-            let refusal = ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidQuery, message);
-            match error.path().to_string() {
-                path if path == "." => refusal,
-                path => refusal.field(path),
+                _ => refusal,
             }
         })
     }
+}
+
+fn read<T: DeserializeOwned>(query: &str) -> Result<T, String> {
+    serde_html_form::from_str(query).map_err(|error| error.to_string())
 }
 
 /// `?limit=` says nothing: it is refused instead of being taken for a filter that was not given.

@@ -27,6 +27,7 @@ mod health;
 mod items;
 mod jobs;
 mod json;
+mod json_place;
 mod knowledge;
 mod limits;
 mod log_search;

@@ -1,20 +1,22 @@
-//! The OpenAPI document, made from the handlers, and what it says about who may call what.
+//! The OpenAPI document, and what it says about who may call what.
 //!
-//! A route's `security` in the document is not only text: `Access` is read from it.
+//! It is made from the handlers by [`document`], which only tests call: the program has the text of `docs/openapi.json`, which
+//! they compare with it. A route's `security` in the document is not only text: [`Access`] is read from it. What is not in
+//! the document yet is for the owner alone.
 
 use super::roles;
-use super::router::{self, Route};
+use super::router;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
-use utoipa::openapi::path::{HttpMethod, Operation};
+use utoipa::openapi::OpenApi;
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa::{IntoResponses, Modify, OpenApi as _};
 
-/// The name of our security scheme; also used by the `security` of each route.
+/// The name of our security scheme; also used by the `security` of each route and by `build.rs`.
 const SCHEME: &str = "token";
 /// The roles in `security` of tokens other than the owner's.
 const RUNNER_ROLE: &str = "runner";
@@ -42,75 +44,61 @@ impl Access {
     pub const OWNER: Self = Self::Roles { runner: false, job: false, person: None };
 }
 
-/// Who may call what.
-pub struct Rules {
-    by_path: HashMap<String, Vec<(Method, Rule)>>,
+/// Which tokens the document names for an operation.
+enum Tokens {
+    /// It is open.
+    None,
+    /// Nothing is said: the owner's, and those of people.
+    Owner,
+    /// Those too that have one of these roles.
+    Also(&'static [&'static str]),
 }
 
-/// What the document says of a handler, and who may call it: found out when it is called first,
-/// because a server that answers a few calls only must not put the whole document together for
-/// them.
+/// Method, path, id and tokens of every operation in the document.
+const OPERATIONS: &[(&str, &str, &str, Tokens)] =
+    include!(concat!(env!("OUT_DIR"), "/operations.rs"));
+
+/// Who may call what.
+pub struct Rules {
+    by_path: HashMap<&'static str, Vec<Rule>>,
+}
+
+/// An operation, and who may call it: found out when it is called first.
 struct Rule {
-    operation: fn() -> Operation,
+    method: &'static str,
+    id: &'static str,
+    tokens: &'static Tokens,
     access: OnceLock<Access>,
 }
 
 impl Rules {
-    /// As the handlers of these routes say.
-    pub fn of(table: &[Route]) -> Self {
-        let rule = |operation| Rule { operation, access: OnceLock::new() };
-        let rules = |route: &Route| {
-            route
-                .operations
-                .iter()
-                .map(|(method, operation)| (method_of(method), rule(*operation)))
-                .collect()
-        };
-        Self { by_path: table.iter().map(|route| (route.full_path(), rules(route))).collect() }
+    /// As the document says.
+    pub fn new() -> Self {
+        let mut by_path: HashMap<_, Vec<Rule>> = HashMap::new();
+        for (method, path, id, tokens) in OPERATIONS {
+            let rule = Rule { method, id, tokens, access: OnceLock::new() };
+            by_path.entry(*path).or_default().push(rule);
+        }
+        Self { by_path }
     }
 
     /// Who may call this; what is not in the document is closed.
     pub fn access(&self, method: &Method, path: &str) -> Access {
         let rule =
-            self.by_path.get(path).and_then(|rules| rules.iter().find(|(of, _)| of == method));
-        let Some((_, rule)) = rule else { return Access::OWNER };
+            self.by_path.get(path).and_then(|rules| rules.iter().find(|r| method == r.method));
+        let Some(rule) = rule else { return Access::OWNER };
         *rule.access.get_or_init(|| {
-            // The document's own structs keep their content private; their JSON does not.
-            let operation = (rule.operation)();
-            let person = operation.operation_id.as_deref().and_then(roles::rule);
-            let security = serde_json::to_value(operation.security).unwrap_or_default();
-            access_of(&security, person)
+            let has = |role| matches!(rule.tokens, Tokens::Also(roles) if roles.contains(&role));
+            match rule.tokens {
+                Tokens::None => Access::Open,
+                Tokens::Owner | Tokens::Also(_) => Access::Roles {
+                    runner: has(RUNNER_ROLE),
+                    job: has(JOB_ROLE),
+                    person: roles::rule(rule.id),
+                },
+            }
         })
     }
-}
-
-fn method_of(method: &HttpMethod) -> Method {
-    match method {
-        HttpMethod::Get => Method::GET,
-        HttpMethod::Post => Method::POST,
-        HttpMethod::Put => Method::PUT,
-        HttpMethod::Delete => Method::DELETE,
-        HttpMethod::Options => Method::OPTIONS,
-        HttpMethod::Head => Method::HEAD,
-        HttpMethod::Patch => Method::PATCH,
-        HttpMethod::Trace => Method::TRACE,
-    }
-}
-
-/// `[]` or `[{}]`: open. A list of roles: those too. Everything else: the owner, and people.
-fn access_of(security: &serde_json::Value, person: Option<roles::Rule>) -> Access {
-    let Some(requirements) = security.as_array() else {
-        return Access::Roles { runner: false, job: false, person };
-    };
-    if requirements.iter().all(|r| r.as_object().is_some_and(serde_json::Map::is_empty)) {
-        return Access::Open;
-    }
-    let has_role = |role: &str| {
-        requirements
-            .iter()
-            .all(|r| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&role.into())))
-    };
-    Access::Roles { runner: has_role(RUNNER_ROLE), job: has_role(JOB_ROLE), person }
 }
 
 #[derive(utoipa::OpenApi)]
@@ -161,14 +149,15 @@ impl IntoResponses for Refusals {
     }
 }
 
-/// The whole document.
+/// The whole document, as the handlers have it.
 pub fn document() -> OpenApi {
     router::documented().into_openapi()
 }
 
-static TEXT: LazyLock<String> = LazyLock::new(|| {
-    // A document of plain maps and texts cannot fail to become JSON.
-    document().to_pretty_json().unwrap_or_default()
+static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.deflated"));
+    // `build.rs` has packed it.
+    miniz_oxide::inflate::decompress_to_vec(packed).unwrap_or_default()
 });
 
 /// This document.
@@ -181,7 +170,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     security(("token" = ["runner", "job"]))
 )]
 pub async fn get_openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], TEXT.as_str())
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.as_slice())
 }
 
 /// The document without routes, for the table to add to.
