@@ -198,6 +198,10 @@ class Client(ClientBase):
         """A piece of an attempt's output."""
         return cast('types.LogView', self._connection.request("GET", f"/jobs/{_quote(id)}/logs", {"stream": stream, "run_id": run_id, "attempt_id": attempt_id, "offset": offset, "limit": limit}))
 
+    def diff_job_logs(self, id: int, *, stream: str | None = None, run_id: int | None = None, attempt_id: int | None = None, before_run_id: int | None = None, before_attempt_id: int | None = None, around: int | None = None, offset: int | None = None, limit: int | None = None) -> types.LogDiffView:
+        """Compares the ends of the outputs of two attempts of a job."""
+        return cast('types.LogDiffView', self._connection.request("GET", f"/jobs/{_quote(id)}/logs/diff", {"stream": stream, "run_id": run_id, "attempt_id": attempt_id, "before_run_id": before_run_id, "before_attempt_id": before_attempt_id, "around": around, "offset": offset, "limit": limit}))
+
     def search_job_logs(self, id: int, *, text: str | None = None, regex: bool | None = None, case: bool | None = None, line: int | None = None, stream: str | None = None, run_id: int | None = None, attempt_id: int | None = None, limit: int | None = None) -> types.LogSearchView:
         """Looks for a text in the whole output of an attempt."""
         return cast('types.LogSearchView', self._connection.request("GET", f"/jobs/{_quote(id)}/logs/search", {"text": text, "regex": regex, "case": case, "line": line, "stream": stream, "run_id": run_id, "attempt_id": attempt_id, "limit": limit}))
@@ -205,6 +209,10 @@ class Client(ClientBase):
     def retry_job(self, id: int, run_id: int, *, max_retries: int) -> types.JobView:
         """Tries a job again, as a new attempt."""
         return cast('types.JobView', self._connection.request("POST", f"/jobs/{_quote(id)}/retry/{_quote(run_id)}", {"max_retries": max_retries}))
+
+    def get_job_samples(self, id: int, *, run_id: int | None = None, attempt_id: int | None = None) -> types.SamplesView:
+        """Memory and CPU use of an attempt over time, where its runner kept samples."""
+        return cast('types.SamplesView', self._connection.request("GET", f"/jobs/{_quote(id)}/samples", {"run_id": run_id, "attempt_id": attempt_id}))
 
     def spawn_jobs(self, id: int, body: types.SpawnJobs) -> types.SpawnedJobs:
         """A running job adds jobs to its workflow: all of them or none. A job's own token is good for it where
@@ -603,9 +611,9 @@ class Client(ClientBase):
         """Failures of a workflow by cause, those with the most jobs lost first."""
         return cast('types.Page_FailureGroup', self._connection.request("GET", f"/workflows/{_quote(id)}/failures"))
 
-    def get_families(self, id: int) -> types.FamiliesView:
+    def get_families(self, id: int, *, where: str | None = None) -> types.FamiliesView:
         """A workflow by families: what jobs of each stand where, and how the run goes."""
-        return cast('types.FamiliesView', self._connection.request("GET", f"/workflows/{_quote(id)}/families"))
+        return cast('types.FamiliesView', self._connection.request("GET", f"/workflows/{_quote(id)}/families", {"where": where}))
 
     def get_forecast(self, id: int, *, nodes: int | None = None, cores: int | None = None, memory_bytes: int | None = None, gpus: int | None = None, recover: bool | None = None) -> types.ForecastView:
         """When a workflow is expected to be over: with the runners that are there, or with the machines that
@@ -640,10 +648,10 @@ class Client(ClientBase):
         """Lists failures that wait for a verdict, like ones together, with the end of what some of them wrote."""
         return cast('types.PendingFailures', self._connection.request("GET", f"/workflows/{_quote(id)}/pending_failures", {"groups": groups, "examples": examples, "fingerprint": fingerprint}))
 
-    def stream_pulse(self, id: int) -> Iterator[Any]:
+    def stream_pulse(self, id: int, *, jobs: str | None = None) -> Iterator[Any]:
         """The progress of a workflow as server-sent events: at most two frames a second, each of 8 KB at most,
         at any rate of jobs."""
-        return self._connection.stream(f"/workflows/{_quote(id)}/pulse")
+        return self._connection.stream(f"/workflows/{_quote(id)}/pulse", {"jobs": jobs})
 
     def quarantine_node(self, id: int, body: types.QuarantineRequest) -> types.QuarantineView:
         """Keeps work from the runners of a workflow on one machine, or lets it come again."""

@@ -391,6 +391,7 @@ class Diagnosis(TypedDict):
     proof: list[Proof]
     rule: NotRequired[str | None]
     summary: str
+DiffWord = Literal['same', 'gone', 'new', 'equal']
 class EarlierView(TypedDict):
     other: NotRequired[WorkflowView | None]
     workflow: NotRequired[WorkflowView | None]
@@ -637,6 +638,19 @@ class LimitView(TypedDict):
 LimitedBy = Literal['critical_path', 'cpus', 'memory', 'gpus', 'queue']
 class Liveness(TypedDict):
     status: str
+class LogDiffLine(TypedDict):
+    kind: DiffWord
+    lines: NotRequired[int | None]
+    text: str
+class LogDiffView(TypedDict):
+    differ: bool
+    earlier: LogSide
+    job_id: JobId
+    later: LogSide
+    lines: list[LogDiffLine]
+    offset: int
+    stream: Stream
+    total_count: int
 class LogHit(TypedDict):
     line: int
     offset: int
@@ -654,6 +668,11 @@ class LogSearchView(TypedDict):
     searched: int
     size: int
     total: int
+class LogSide(TypedDict):
+    attempt_id: int
+    read: int
+    run_id: int
+    size: int
 class LogView(TypedDict):
     attempt_id: int
     job_id: JobId
@@ -1060,15 +1079,22 @@ class PrunedWorkflow(TypedDict):
     name: str
     removed: RemovedFiles
     user: str
+class PulseFailure(TypedDict):
+    family: str
+    jobs: int
+    kind: Kind
+PulseJob = list[int]
 class PulseView(TypedDict):
     at_ms: int
     busy_cpus: int
     counts: list[int]
     cpus: int
     ended_last_minute: int
+    failures: NotRequired[list[PulseFailure]]
     families: list[list[int | list[int]]]
     is_canceled: bool
     is_complete: bool
+    jobs: NotRequired[list[PulseJob]]
     run_id: int
     runners: int
 class QuarantineRequest(TypedDict):
@@ -1084,6 +1110,7 @@ class QueueView(TypedDict):
     expected_start_ms: NotRequired[int | None]
     since_ms: int
     why: NotRequired[str | None]
+Raised = TypedDict('Raised', {'field': Adjustable, 'from': NotRequired[int | None], 'jobs': int, 'to': int})
 class ReadLog(TypedDict):
     id: int
     limit: int
@@ -1315,6 +1342,13 @@ class RunnerView(TypedDict):
     workflow_id: WorkflowId
 RunningJobs = Literal['finish', 'stop']
 Runtime = str
+SamplePoint = list[dict[str, Any]]
+class SamplesView(TypedDict):
+    attempt_id: int
+    job_id: JobId
+    memory_limit_bytes: NotRequired[int | None]
+    points: list[SamplePoint]
+    run_id: int
 class ScheduleNodes(TypedDict):
     count: NotRequired[int]
     key: NotRequired[str]

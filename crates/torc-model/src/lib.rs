@@ -10,6 +10,7 @@ pub mod api;
 pub mod attempt;
 pub mod chance;
 pub mod class;
+pub mod compare;
 pub mod digest;
 pub mod event;
 pub mod family;

@@ -2,15 +2,15 @@
 // @ts-check
 import { problem } from "./act.js";
 import { BASE, canAct, contact, del, forget, get, Lost, REPORT, signIn } from "./api.js";
-import { h, put } from "./dom.js";
+import { h, put, toast } from "./dom.js";
 import { data, events, spec } from "./events.js";
 import { failures } from "./failures.js";
-import { BAD, clock, dur, num } from "./format.js";
+import { BAD, clock, dur, kindTitle, num } from "./format.js";
 import { graph } from "./graph.js";
 import { job } from "./job.js";
 import { jobs } from "./jobs.js";
 import { help, keys, palette } from "./keys.js";
-import { togglePause, watch } from "./live.js";
+import { follow, togglePause, watch } from "./live.js";
 import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { resources } from "./resources.js";
@@ -21,7 +21,7 @@ import { workflows } from "./workflows.js";
  * @typedef {{main: HTMLElement, workflow: number, job: number, name: string, params: URLSearchParams,
  *   go: (path: string) => void, replace: (path: string) => void, link: (path: string, ...children: any[]) => HTMLElement,
  *   pulse: (tell: (frame: import("./live.js").Frame) => void) => void, leave: (end: () => void) => void,
- *   inWorkflow: (id: number) => Promise<void>, focusFilter: () => void}} Place */
+ *   again: () => void, inWorkflow: (id: number) => Promise<void>, focusFilter: () => void}} Place */
 
 /** @type {Record<string, [string, (place: Place) => any]>} */
 const PLACES = { "": ["Overview", overview], jobs: ["Jobs", jobs], failures: ["Failures", failures], graph: ["Graph", graph], timeline: ["Timeline", timeline], resources: ["Resources", resources], nodes: ["Nodes", nodes], events: ["Events", events], data: ["Data", data], spec: ["Spec", spec] };
@@ -73,6 +73,8 @@ async function inWorkflow(/** @type {number} */ id) {
     stopWatching = watch(id, (frame) => {
       lastFrame = frame.at_ms;
       listeners.forEach((tell) => tell(frame));
+      const [fresh] = frame.failures || [];
+      if (fresh) toast(`New: ${num(fresh.jobs)} × ${kindTitle(fresh.kind)} in ${fresh.family}`, true);
       // One polite region, at most every ten seconds.
       if (Date.now() - told > 10000) {
         told = Date.now();
@@ -123,12 +125,13 @@ async function show() {
   ends.forEach((end) => end());
   ends = [];
   listeners.clear();
+  follow([]);
   focusFilter = () => {};
   const [address, search] = path().split("?");
   const parts = address.split("/").filter(Boolean);
   /** @type {Place} */
   const place = {
-    main: h("div.place"), workflow: 0, job: 0, name: "", params: new URLSearchParams(search || ""), go, link, inWorkflow,
+    main: h("div.place"), workflow: 0, job: 0, name: "", params: new URLSearchParams(search || ""), go, link, inWorkflow, again: show,
     replace: (to) => { if (!REPORT) history.replaceState(null, "", href(to)); },
     pulse: (tell) => { listeners.add(tell); },
     leave: (end) => { if (mine === turn) ends.push(end); else end(); },

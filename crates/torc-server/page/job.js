@@ -4,7 +4,8 @@ import { act, actionTitle } from "./act.js";
 import { canAct, get, REPORT } from "./api.js";
 import { compared } from "./compare.js";
 import { command, h, put } from "./dom.js";
-import { badge, bytes, clock, dur, kindTitle, num } from "./format.js";
+import { badge, bytes, clock, dur, kindTitle, num, STATUSES } from "./format.js";
+import { follow } from "./live.js";
 import { log } from "./log.js";
 import { grid } from "./nodes.js";
 
@@ -30,8 +31,15 @@ export async function job(place) {
 
   const actions = canAct() ? ["recover", "retry", "cancel", one.held ? "release" : "hold", "memory", "runtime"].filter((action) => fits(action, one.status)) : [];
   const around = h("div.place");
+  const state = h("span", { role: "status" }, badge(one.status));
+  // What is read stays as it is until it is asked for anew.
+  place.pulse((frame) => {
+    const [, status, attempt] = (frame.jobs || []).find(([job]) => job === id) || [];
+    if (status !== undefined && (STATUSES[status] !== one.status || attempt !== one.attempt_id)) put(state, badge(STATUSES[status]), " ", h("button.small", { onclick: place.again }, "Show what changed"));
+  });
+  follow([id]);
   put(place.main,
-    h("div.row", h("h1", one.name), badge(one.status), one.held ? h("span.quiet", "held") : null,
+    h("div.row", h("h1", one.name), state, one.held ? h("span.quiet", "held") : null,
       h("span.push.row", actions.map((action, i) => h("button.small", { "data-key": i ? null : "r", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action, 1))))),
     h("div.two.wide-left", card(place, why), facts(place, one, shown)),
     attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((/** @type {any} */ a, /** @type {number} */ i) => h("button.tab", { role: "tab", "aria-selected": String(a === shown), "data-key": { "-1": "[", 1: "]" }[i - begun.indexOf(shown)], onclick: () => place.go(address(a, stream)) },

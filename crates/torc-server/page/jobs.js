@@ -1,12 +1,14 @@
-// All jobs: one filter, one table, and actions on what is selected or on all that match.
+// All jobs by family: one filter, one table, and actions on what is selected or on all that match.
 // @ts-check
 import { act, actionTitle, problem } from "./act.js";
 import { canAct, get, REPORT } from "./api.js";
 import { button, download, h, put } from "./dom.js";
-import { badge, bytes, clock, count, dur, num, quote, word } from "./format.js";
+import { badge, bar, bytes, clock, count, dur, num, quote, word } from "./format.js";
 import { Table } from "./table.js";
 
 /** @typedef {import("./app.js").Place} Place */
+/** Up to so many jobs, families are open. */
+const SMALL = 100;
 const ACTIONS = ["recover", "retry", "cancel", "hold", "release", "priority", "memory", "runtime", "fail"];
 
 /** @param {Place} place */
@@ -15,7 +17,8 @@ export async function jobs(place) {
   let where = place.params.get("where") || "";
   /** @type {Set<number>} */ const selected = new Set();
   const input = /** @type {HTMLInputElement} */ (h("input.filter", { id: "filter", type: "search", value: where, placeholder: "train status:failed cause:oom time>1h mem>90% name~_7$", "aria-label": "Filter", spellcheck: "false", autocomplete: "off", oninput: typed }));
-  const [chips, message, bar, total] = [h("div.chips"), h("div"), h("div.actionbar"), h("span.quiet", { role: "status" })];
+  const [chips, message, actions, total] = [h("div.chips"), h("div"), h("div.actionbar"), h("span.quiet", { role: "status" })];
+  let isFlat = REPORT || place.params.has("flat");
 
   const table = new Table({
     label: "Jobs",
@@ -35,9 +38,18 @@ export async function jobs(place) {
       { key: "node", title: "Node", cls: "node", cell: (job) => (job.last && job.last.hostname) || "–" },
       { key: "exit", title: "Exit", cls: "n small", cell: (job) => (job.last && job.last.cause && job.last.cause !== "exit" ? job.last.cause : job.return_code ?? "–") },
     ],
-    load: async (offset, limit, sort, reverse) => {
-      const page = await get("/jobs", { workflow_id: id, where, offset, limit, sort_by: sort, reverse_sort: reverse || undefined, include_last: true });
-      total.textContent = count(page.total_count, "job");
+    groups: async () => {
+      if (isFlat) return [];
+      const view = await get(`/workflows/${id}/families`, { where });
+      total.textContent = count(view.total, "job");
+      const found = view.families.filter((/** @type {any} */ family) => family.total);
+      const head = (/** @type {any} */ family) => [h("span.quiet", count(family.total, "job")), bar(family.counts, family.total), button("only these", () => filter(`${where} family:${quote(family.name)}`.trim()))];
+      // One family needs no head, and a few jobs need no opening.
+      return found.length < 2 ? [] : found.map((/** @type {any} */ family) => ({ name: family.name, total: family.total, open: view.total <= SMALL, at: 0, head: head(family) }));
+    },
+    load: async (offset, limit, sort, reverse, family) => {
+      const page = await get("/jobs", { workflow_id: id, where: family ? `${where} family:${quote(family)}` : where, offset, limit, sort_by: sort, reverse_sort: reverse || undefined, include_last: true });
+      if (!family) total.textContent = count(page.total_count, "job");
       return page;
     },
   });
@@ -51,9 +63,13 @@ export async function jobs(place) {
   async function filter(/** @type {string} */ text) {
     where = text;
     if (input.value.trim() !== text) input.value = text;
-    place.replace(`w/${id}/jobs${where ? "?where=" + encodeURIComponent(where) : ""}`);
+    address();
     selected.clear();
     await reload(true);
+  }
+
+  function address() {
+    place.replace(`w/${id}/jobs?where=${encodeURIComponent(where)}${isFlat ? "&flat=1" : ""}`);
   }
 
   /** @param {boolean} [top] */
@@ -70,7 +86,7 @@ export async function jobs(place) {
   function drawBar() {
     const all = selected.size === 0;
     const chosen = () => (all ? where : `id:${[...selected].join(",")}`);
-    put(bar, total,
+    put(actions, total,
       canAct() && table.total ? [
         h("span.quiet", all ? "All that match:" : `${count(selected.size, "job")} selected:`),
         ACTIONS.slice(0, 5).map((action) => h("button.small", { onclick: () => run(action, chosen()) }, actionTitle(action))),
@@ -78,6 +94,7 @@ export async function jobs(place) {
           h("option", { value: "" }, "More…"), ACTIONS.slice(5).map((action) => h("option", { value: action }, actionTitle(action)))),
         all ? null : h("button.plain", { onclick: () => { selected.clear(); reload(); } }, "Clear"),
       ] : null,
+      REPORT ? null : h("label.inline", h("input", { type: "checkbox", checked: !isFlat, onchange: (/** @type {Event} */ e) => { isFlat = !/** @type {HTMLInputElement} */ (e.target).checked; address(); reload(true); } }), "by family"),
       h("span.push", button("CSV", () => save("csv")), " ", button("JSON", () => save("json"))));
   }
 
@@ -100,7 +117,7 @@ export async function jobs(place) {
     download(`jobs_wf${id}.csv`, [head, ...rows.map((row) => cells(row).map(cell).join(","))].join("\n") + "\n", "text/csv");
   }
 
-  put(place.main, h("div.row", h("h1.sr", `Jobs of ${place.name}`), input), chips, message, bar, table.el);
+  put(place.main, h("div.row", h("h1.sr", `Jobs of ${place.name}`), input), chips, message, actions, table.el);
   place.focusFilter = () => input.focus();
   const view = await get(`/workflows/${id}/families`);
   if (!where && !place.params.has("where") && !REPORT && (view.counts.failed || view.counts.terminated || view.counts.pending_failed)) {

@@ -2,9 +2,20 @@
 // @ts-check
 import { REPORT, ROOT, stream } from "./api.js";
 
-/** @typedef {{at_ms: number, run_id: number, is_complete: boolean, is_canceled: boolean, counts: number[], families: [number, number[]][], busy_cpus: number, cpus: number, runners: number, ended_last_minute: number}} Frame */
+/** @typedef {{at_ms: number, run_id: number, is_complete: boolean, is_canceled: boolean, counts: number[], families: [number, number[]][], busy_cpus: number, cpus: number, runners: number, ended_last_minute: number, failures?: {kind: string, family: string, jobs: number}[], jobs?: [number, number, number][]}} Frame */
 
 let paused = false;
+/** Jobs whose states this tab wants to be told. @type {number[]} */
+let wanted = [];
+const me = Math.random();
+let tellWanted = () => {};
+
+/** Frames tell the states of these jobs from now on. @param {number[]} ids */
+export function follow(ids) {
+  if (ids.join() === wanted.join()) return;
+  wanted = ids;
+  tellWanted();
+}
 /** @type {Set<() => void>} */
 const onPause = new Set();
 
@@ -23,16 +34,38 @@ export function watch(id, tell, alive) {
   if (REPORT) return () => {};
   const name = `torc-pulse:${ROOT}:${id}`;
   const channel = new BroadcastChannel(name);
-  channel.onmessage = ({ data }) => { alive(!data.lost); if (!paused && !data.lost) tell(data); };
-  let ended = false;
-  let turn = new AbortController();
+  /** What other tabs want to be told. @type {Map<number, number[]>} */ const others = new Map();
+  const all = () => [...new Set([...wanted, ...[...others.values()].flat()])].slice(0, 200).join();
+  channel.onmessage = ({ data }) => {
+    if (data.asks) return tellWanted();
+    if (data.me) { others.set(data.me, data.wanted); return again(); }
+    alive(!data.lost);
+    if (!paused && !data.lost) tell(data);
+  };
+  tellWanted = () => { channel.postMessage({ me, wanted }); again(); };
+  let ended = false, asked = "", isLeading = false;
+  let turn = new AbortController(), one = turn;
+
+  /** The stream anew if other jobs are wanted than it tells of. */
+  function again() {
+    if (isLeading && all() !== asked) one.abort();
+  }
 
   async function lead() {
+    isLeading = true;
+    channel.postMessage({ asks: 1 });
+    try { await readAll(); } finally { isLeading = false; }
+  }
+
+  async function readAll() {
     while (!ended && !document.hidden && !paused) {
+      one = new AbortController();
+      asked = all();
       try {
-        await read(id, turn.signal, (frame) => { alive(true); tell(frame); channel.postMessage(frame); });
+        await read(id, asked, one.signal, (frame) => { alive(true); tell(frame); channel.postMessage(frame); });
       } catch (error) {
         if (turn.signal.aborted) return;
+        if (one.signal.aborted) continue;
         alive(false);
         channel.postMessage({ lost: true });
       }
@@ -42,6 +75,7 @@ export function watch(id, tell, alive) {
 
   function compete() {
     turn.abort();
+    one.abort();
     turn = new AbortController();
     if (ended || document.hidden || paused) return;
     const signal = turn.signal;
@@ -54,15 +88,17 @@ export function watch(id, tell, alive) {
   return () => {
     ended = true;
     turn.abort();
+    one.abort();
+    tellWanted = () => {};
     onPause.delete(compete);
     document.removeEventListener("visibilitychange", compete);
     channel.close();
   };
 }
 
-/** @param {number} id @param {AbortSignal} signal @param {(frame: Frame) => void} tell */
-async function read(id, signal, tell) {
-  const answer = await stream(`/workflows/${id}/pulse`, signal);
+/** @param {number} id @param {string} jobs @param {AbortSignal} signal @param {(frame: Frame) => void} tell */
+async function read(id, jobs, signal, tell) {
+  const answer = await stream(`/workflows/${id}/pulse${jobs ? "?jobs=" + jobs : ""}`, signal);
   if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -8,7 +8,6 @@
 //! would obey.
 
 mod app;
-mod compare;
 mod feeds;
 mod fetch;
 mod format;

@@ -1,6 +1,5 @@
 //! Everything that the screen shows, as plain data. Only the reducer changes it.
 
-use crate::compare;
 use crate::format::Counts;
 use crate::message::{JobsWindow, LogOf};
 use crate::text;
@@ -475,7 +474,7 @@ pub struct Compared {
     pub later: LogOf,
     pub earlier_text: Option<String>,
     pub later_text: Option<String>,
-    pub lines: Option<Vec<compare::Line>>,
+    pub lines: Option<Vec<torc_model::compare::Line>>,
     pub top: usize,
 }
 

@@ -5,7 +5,7 @@
 use crate::ids::{JobId, WorkflowId};
 use crate::recovery::{Action, Change, Kind, Proof, Record};
 use crate::status::words;
-use crate::status::{Cause, JobStatus};
+use crate::status::{Adjustable, Cause, JobStatus, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -117,7 +117,28 @@ pub struct PulseView {
     pub runners: i64,
     /// Attempts that ended in the last minute.
     pub ended_last_minute: i64,
+    /// Groups of failures that were not there at the frame before; at most five.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<PulseFailure>,
+    /// Jobs that were asked for and whose state the stream has not told yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<PulseJob>,
 }
+
+/// A group of failures that is new.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PulseFailure {
+    /// What happened.
+    pub kind: Kind,
+    /// The family.
+    pub family: String,
+    /// Jobs of the group.
+    pub jobs: i64,
+}
+
+/// Id of a job, its status' integer, and the number of its attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PulseJob(pub i64, pub i64, pub i64);
 
 /// Failures that have their family, cause and exit code in common.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -172,9 +193,28 @@ pub struct FailureGroup {
     /// How earlier retries of such a failure ended.
     #[serde(default)]
     pub record: Record,
+    /// Attempts of these jobs after their first ones: how often they were tried again.
+    #[serde(default)]
+    pub retries: i64,
+    /// What was raised for them on the way.
+    #[serde(default)]
+    pub raised: Vec<Raised>,
     /// The filter that finds exactly these jobs.
     #[serde(rename = "where")]
     pub filter: String,
+}
+
+/// What recovery or a person raised for jobs that failed all the same.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Raised {
+    /// What was raised.
+    pub field: Adjustable,
+    /// The least that one of them had before: bytes, seconds, or a number.
+    pub from: Option<i64>,
+    /// The most that one of them got.
+    pub to: i64,
+    /// For so many of the jobs.
+    pub jobs: i64,
 }
 
 /// What jobs of a family asked for and used.
@@ -422,6 +462,86 @@ pub struct LogHit {
     /// The line, or the part of it around the place.
     pub text: String,
 }
+
+words! {
+    /// Where a line of two outputs stands.
+    DiffWord {
+        /// In both, but for numbers, times and paths.
+        Same = "same",
+        /// Only in the earlier attempt.
+        Gone = "gone",
+        /// Only in the later one.
+        New = "new",
+        /// Equal lines that are left out.
+        Equal = "equal",
+    }
+}
+
+/// The outputs of two attempts compared.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogDiffView {
+    /// The job.
+    pub job_id: JobId,
+    /// Which output.
+    pub stream: Stream,
+    /// The attempt that lines are gone from.
+    pub earlier: LogSide,
+    /// The attempt that has new lines.
+    pub later: LogSide,
+    /// Whether they differ in more than numbers, times and paths.
+    pub differ: bool,
+    /// Lines of the comparison, in all.
+    pub total_count: i64,
+    /// The first of these lines in it, from 0.
+    pub offset: i64,
+    /// Lines from there on.
+    pub lines: Vec<LogDiffLine>,
+}
+
+/// One of two outputs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogSide {
+    /// Of this run.
+    pub run_id: i64,
+    /// Of this attempt.
+    pub attempt_id: i64,
+    /// Size of the file, in bytes.
+    pub size: i64,
+    /// Bytes at its end that were looked at.
+    pub read: i64,
+}
+
+/// A line of a comparison.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogDiffLine {
+    /// Where it stands.
+    pub kind: DiffWord,
+    /// The line; empty for lines that are left out.
+    pub text: String,
+    /// How many lines are left out here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<i64>,
+}
+
+/// What an attempt used over time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SamplesView {
+    /// The job.
+    pub job_id: JobId,
+    /// The run of the attempt.
+    pub run_id: i64,
+    /// Its number in the run.
+    pub attempt_id: i64,
+    /// What it may use.
+    pub memory_limit_bytes: Option<i64>,
+    /// In the order of time; none where its runner kept no samples.
+    pub points: Vec<SamplePoint>,
+}
+
+/// Ms since the start of the attempt, bytes of memory, and CPU use since the sample before, 100 per
+/// CPU.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SamplePoint(pub i64, pub i64, pub Option<f64>);
 
 words! {
     /// What a page session may do.

@@ -65,46 +65,50 @@ pub async fn get_logs(
 ) -> Answer<LogView> {
     let job = JobId(id);
     caller.check(app.reader().workflow_of_job(job).await?)?;
-    let stream = query.stream.as_deref().map_or(Ok(Stream::Stdout), |text| {
-        word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
-    })?;
+    let stream = named_stream(query.stream.as_deref())?;
     let limit = checked_limit(query.limit)?;
     let logs = app.reader().find_logs(job, query.run_id, query.attempt_id).await?;
     let logs = logs.ok_or_else(|| {
         ApiError::not_found(format!("job {id} has no such attempt that has started"))
     })?;
-    let place = place(&logs);
     let offset = query.offset.unwrap_or(0);
-    let view = {
-        let logs = logs.clone();
-        move |path: &FilePath, piece: Piece| LogView {
-            job_id: job,
-            run_id: logs.run_id,
-            attempt_id: logs.attempt_id,
-            stream,
-            path: path.display().to_string(),
-            offset: piece.offset,
-            next_offset: piece.offset + piece.length,
-            size: piece.size,
-            text: piece.text,
-        }
-    };
+    let (path, piece) = read(&app, job, &logs, stream, offset, limit).await?;
+    Ok(Json(LogView {
+        job_id: job,
+        run_id: logs.run_id,
+        attempt_id: logs.attempt_id,
+        stream,
+        path: path.display().to_string(),
+        offset: piece.offset,
+        next_offset: piece.offset + piece.length,
+        size: piece.size,
+        text: piece.text,
+    }))
+}
+
+/// A piece of an attempt's output, from here or from the machine of its pool runner.
+pub async fn read(
+    app: &App,
+    job: JobId,
+    logs: &AttemptLogs,
+    stream: Stream,
+    offset: i64,
+    limit: i64,
+) -> Result<(PathBuf, Piece), ApiError> {
     let here = {
         let logs = logs.clone();
-        crate::slow_files::look(place, move || {
+        crate::slow_files::look(place(&logs), move || {
             let (path, file) = open(job, &logs, stream)?;
             let piece = read_piece(&file, offset, limit).map_err(|e| unreadable(&path, &e))?;
             Ok((path, piece))
         })
     };
-    let found = match (here.await.map_err(ApiError::hangs)?, logs.pool_runner) {
+    match (here.await.map_err(ApiError::hangs)?, logs.pool_runner) {
         (Err(_), Some(pool)) => {
-            read_there(&app, pool, candidates(job, &logs, stream)?, offset, limit).await
+            read_there(app, pool, candidates(job, logs, stream)?, offset, limit).await
         }
         (found, _) => found,
-    };
-    let (path, piece) = found?;
-    Ok(Json(view(&path, piece)))
+    }
 }
 
 /// Reads the first of these files that is there, on the machine of a pool runner.
@@ -189,12 +193,16 @@ pub fn place(logs: &AttemptLogs) -> PathBuf {
     logs.output_dir.as_deref().map_or_else(PathBuf::new, PathBuf::from)
 }
 
+/// A stream by its name in the API; standard output unless it is named.
+pub fn named_stream(name: Option<&str>) -> Result<Stream, ApiError> {
+    name.map_or(Ok(Stream::Stdout), |text| {
+        word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
+    })
+}
+
 /// The file of a stream, by its name in the API.
 pub fn open_stream(job: JobId, logs: &AttemptLogs, stream: Option<&str>) -> Result<File, ApiError> {
-    let stream = stream.map_or(Ok(Stream::Stdout), |text| {
-        word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
-    })?;
-    open(job, logs, stream).map(|(_, file)| file)
+    open(job, logs, named_stream(stream)?).map(|(_, file)| file)
 }
 
 /// The last bytes of an attempt's standard error, however large it is; or why they cannot be had.

@@ -4,7 +4,7 @@
 //! one file is packed to three quarters of what the modules are packed to one by one. The offline
 //! report has the same script inside.
 
-use super::page_squeeze::squeezed;
+use super::page_squeeze::{Module, squeezed};
 use axum::http::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
@@ -82,7 +82,7 @@ impl Asset {
 }
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
-    let script = format!("// Torc\nconst M={{}};\n{}", modules());
+    let script = format!("// Torc\n{}", modules());
     [
         Asset::new(BUNDLE, "text/javascript; charset=utf-8", script),
         Asset::new("style.css", "text/css; charset=utf-8", file("style.css").to_owned()),
@@ -100,22 +100,20 @@ pub fn file(name: &str) -> &'static str {
     FILES.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
 }
 
-/// The modules of the page in one script, in the order of their imports. Each is a function that
-/// gives what it exports to the object `M`.
+/// The modules of the page in one script, in the order of their imports, in one scope.
 pub fn modules() -> String {
     let modules = FILES.iter().filter(|(name, _)| name.ends_with(".js"));
-    modules.map(|(name, text)| squeezed(&module(name, text))).collect()
+    squeezed(&modules.map(|(_, text)| module(text)).collect::<Vec<_>>())
 }
 
-fn module(name: &str, text: &str) -> String {
-    let mut exports = Vec::new();
-    let mut body = String::new();
+fn module(text: &str) -> Module {
+    let mut made = Module::default();
     let mut is_comment = false;
     for line in text.lines() {
         if let Some(import) = line.strip_prefix("import ") {
-            let (names, from) = import.split_once(" from \"./").unwrap_or((import, ""));
-            let from = from.trim_end_matches("\";");
-            body += &format!("const {names} = M[\"{from}\"];\n");
+            let (names, _) = import.split_once(" from ").unwrap_or((import, ""));
+            let names = names.trim_matches(['{', '}', ' ']).split(", ");
+            made.shared.extend(names.map(str::to_owned));
             continue;
         }
         let line = match line.strip_prefix("export ") {
@@ -123,7 +121,7 @@ fn module(name: &str, text: &str) -> String {
                 let plain = line.strip_prefix("async ").unwrap_or(line);
                 let declared = plain.split_once(' ').map_or("", |(_, rest)| rest);
                 let end = declared.find(|c: char| !c.is_alphanumeric() && c != '_');
-                exports.push(&declared[..end.unwrap_or(declared.len())]);
+                made.shared.push(declared[..end.unwrap_or(declared.len())].to_owned());
                 line
             }
             None => line,
@@ -132,12 +130,12 @@ fn module(name: &str, text: &str) -> String {
         let bare = bare.trim_start();
         is_comment |= bare.starts_with("/**");
         if !is_comment && !bare.starts_with("//") && !bare.is_empty() {
-            body += bare;
-            body.push('\n');
+            made.body += bare;
+            made.body.push('\n');
         }
         is_comment &= !bare.ends_with("*/");
     }
-    format!("M[\"{name}\"]=(()=>{{\n{body}return {{{}}};\n}})();\n", exports.join(","))
+    made
 }
 
 /// The line without the comments in it, which only say types.
@@ -160,11 +158,11 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_module_becomes_a_function_that_gives_its_exports() {
+    fn a_module_loses_its_comments_and_tells_what_it_shares() {
         let text = "// About\nimport { a, b } from \"./x.js\";\nexport const C = 1;\n/** Long.\n * @param {x} y */\nexport async function d() {\n  /** @type {x} */ let e = a;\n}\n";
-        let made = module("y.js", text);
-        let expected = "M[\"y.js\"]=(()=>{\nconst { a, b } = M[\"x.js\"];\nconst C = 1;\nasync function d() {\nlet e = a;\n}\nreturn {C,d};\n})();\n";
-        assert_eq!(made, expected);
+        let made = module(text);
+        assert_eq!(made.body, "const C = 1;\nasync function d() {\nlet e = a;\n}\n");
+        assert_eq!(made.shared, ["a", "b", "C", "d"]);
     }
 
     /// Lines lose their indentation, which would change a text over several lines.
@@ -178,10 +176,12 @@ mod tests {
         }
     }
 
-    /// A module is a function that runs when it is reached, so what it imports stands before it.
+    /// All modules are one script, so what one imports stands before it, and no two export the same
+    /// name.
     #[test]
     fn modules_stand_behind_those_they_import() {
         let mut seen = HashSet::new();
+        let mut exported = HashSet::new();
         for (name, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
             for line in text.lines().filter(|line| line.starts_with("import ")) {
                 let from = line.split_once("\"./").unwrap().1.trim_end_matches("\";");
@@ -191,10 +191,12 @@ mod tests {
             // What `module` understands: plain names, no `as`, no patterns.
             let has_other_name = |line: &str| line.starts_with("import ") && line.contains(" as ");
             assert!(!text.lines().any(has_other_name), "{name} imports under another name");
-            let made = module(name, text);
-            let exports = made.rsplit_once("return {").unwrap().1.split_once('}').unwrap().0;
-            for export in exports.split(',').filter(|_| !exports.is_empty()) {
-                assert!(!export.is_empty(), "{name} exports `{exports}`");
+            let names = module(text).shared;
+            let imports = text.lines().filter(|line| line.starts_with("import "));
+            let imported: usize = imports.map(|line| line.matches(',').count() + 1).sum();
+            for export in &names[imported..] {
+                assert!(!export.is_empty(), "{name} exports {names:?}");
+                assert!(exported.insert(export.clone()), "{name} exports {export}, as another one");
             }
         }
         assert!(seen.contains("app.js"));
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn modules_use_known_globals_only() {
         for (name, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
-            let unknown = undeclared(&module(name, text));
+            let unknown = undeclared(&module(text));
             assert!(unknown.is_empty(), "{name} uses {unknown:?}: add them to the known globals");
         }
     }

@@ -1,11 +1,13 @@
 //! A script as it is sent: without the blanks that nothing needs, and with short local names. The
 //! page comes through slow tunnels, and its code is written for people.
 //!
-//! A module is one function (`page_files`), so its names are its own. Every name that is declared
-//! somewhere in it becomes a short one everywhere in it; properties keep theirs (`{ job }` becomes
-//! `{ job:a }`). Two names get the same short one if no block or function holds uses of both. That is
-//! sound as long as no local name of a module is also a global that it uses: those in [`GLOBALS`] are
-//! left alone, and `page_files` tests that the modules use no other ones.
+//! All modules share one scope. What a module exports has one short name in all of them, so that the
+//! same calls are the same bytes, which pack well; its other names are its own. Every name that is
+//! declared somewhere in a module becomes a short one everywhere in it; properties keep theirs
+//! (`{ job }` becomes `{ job:a }`). Two names of a module get the same short one if no block or
+//! function holds uses of both and not both stand in the shared scope. That is sound as long as no
+//! local name of a module is also a global that it uses: those in [`GLOBALS`] are left alone, and
+//! `page_files` tests that the modules use no other ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +26,6 @@ const GLOBALS: &[&str] = &[
     "Infinity",
     "Int16Array",
     "JSON",
-    "M",
     "Map",
     "Math",
     "Node",
@@ -158,35 +159,120 @@ enum Holds {
     Other,
 }
 
-/// The same module, smaller.
-pub fn squeezed(module: &str) -> String {
-    let tokens = tokens(module);
-    let full: Vec<Token> =
-        tokens.iter().copied().filter(|(kind, _)| *kind != Kind::Blank).collect();
-    let roles = roles(&full);
-    let short = short_names(&full, &roles);
-    let mut out = String::with_capacity(module.len());
-    let (mut at, mut blank) = (0, "");
-    for (kind, text) in tokens {
-        if kind == Kind::Blank {
-            blank = text;
-            continue;
-        }
-        join(&mut out, blank, text);
-        blank = "";
-        match (roles[at], short.get(text)) {
-            (Role::Name, Some(name)) => out += name,
-            (Role::Both, Some(name)) => {
-                out += text;
-                out.push(':');
-                out += name;
+/// A module without its `import` lines and the words `export`.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// What it does.
+    pub body: String,
+    /// Names that it imports or exports: they mean the same in all modules.
+    pub shared: Vec<String>,
+}
+
+/// A module in pieces.
+struct Parsed<'a> {
+    tokens: Vec<Token<'a>>,
+    /// Without blanks.
+    full: Vec<Token<'a>>,
+    roles: Vec<Role>,
+    /// How often each name of a variable stands in it.
+    uses: HashMap<&'a str, usize>,
+    shared: &'a [String],
+}
+
+impl<'a> Parsed<'a> {
+    fn new(module: &'a Module) -> Self {
+        let tokens = tokens(&module.body);
+        let full: Vec<Token> =
+            tokens.iter().copied().filter(|(kind, _)| *kind != Kind::Blank).collect();
+        let roles = roles(&full);
+        let mut uses: HashMap<&str, usize> = HashMap::new();
+        for ((_, word), role) in full.iter().zip(&roles) {
+            if *role != Role::Other {
+                *uses.entry(word).or_default() += 1;
             }
-            _ => out += text,
         }
-        at += 1;
+        Self { tokens, full, roles, uses, shared: &module.shared }
     }
-    join(&mut out, blank, "\n");
-    out
+
+    fn is_shared(&self, name: &str) -> bool {
+        self.shared.iter().any(|shared| shared == name)
+    }
+
+    fn written(&self, short: &HashMap<&str, String>) -> String {
+        let mut out = String::new();
+        let (mut at, mut blank) = (0, "");
+        for (kind, text) in &self.tokens {
+            if *kind == Kind::Blank {
+                blank = text;
+                continue;
+            }
+            join(&mut out, blank, text);
+            blank = "";
+            match (self.roles[at], short.get(text)) {
+                (Role::Name, Some(name)) => out += name,
+                (Role::Both, Some(name)) => {
+                    out += text;
+                    out.push(':');
+                    out += name;
+                }
+                _ => out += text,
+            }
+            at += 1;
+        }
+        join(&mut out, blank, "\n");
+        out
+    }
+}
+
+/// The modules in one scope, smaller.
+pub fn squeezed(modules: &[Module]) -> String {
+    let parsed: Vec<Parsed> = modules.iter().map(Parsed::new).collect();
+    let shared = shared_names(&parsed);
+    // Names that stand in the scope of all modules.
+    let mut top: HashSet<String> = shared.values().cloned().collect();
+    parsed.iter().map(|module| module.written(&short_names(module, &shared, &mut top))).collect()
+}
+
+/// A short name for each that modules give each other, the shortest for those that are used most.
+fn shared_names<'a>(parsed: &[Parsed<'a>]) -> HashMap<&'a str, String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for module in parsed {
+        for name in module.shared {
+            *uses.entry(name).or_default() += module.uses.get(name.as_str()).unwrap_or(&0);
+        }
+    }
+    let mut wanted: Vec<(&str, usize)> = uses.into_iter().collect();
+    wanted.sort_by_key(|(name, uses)| (usize::MAX - uses * (name.len() - 1), *name));
+    let (fixed, wanted): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|(name, _)| is_fixed(name));
+    let mut short: HashMap<&str, String> = HashMap::new();
+    let mut given: HashSet<String> = HashSet::new();
+    for (name, _) in fixed {
+        given.insert(name.to_owned());
+        short.insert(name, name.to_owned());
+    }
+    for (name, _) in wanted {
+        let users: Vec<&Parsed> = parsed.iter().filter(|module| module.is_shared(name)).collect();
+        let is_free = |next: &String| {
+            is_name(next)
+                && !given.contains(next)
+                && users.iter().all(|module| !module.uses.contains_key(next.as_str()))
+        };
+        let next = (0..).map(|n| nth_name(n, SHARED_LETTERS)).find(is_free);
+        let next = next.unwrap_or_else(|| name.to_owned());
+        given.insert(next.clone());
+        short.insert(name, next);
+    }
+    short
+}
+
+/// It keeps its name.
+fn is_fixed(name: &str) -> bool {
+    name.len() == 1 || GLOBALS.contains(&name)
+}
+
+fn is_name(name: &str) -> bool {
+    !WORDS.contains(&name) && !GLOBALS.contains(&name)
 }
 
 /// Puts what is needed of a blank before the next token.
@@ -377,38 +463,51 @@ fn brace(before: &str, before_that: &str) -> Holds {
     }
 }
 
-/// A short name for each name that is declared.
-fn short_names(tokens: &[Token<'_>], roles: &[Role]) -> HashMap<String, String> {
-    let mut uses: HashMap<&str, usize> = HashMap::new();
-    for ((_, word), role) in tokens.iter().zip(roles) {
-        if *role != Role::Other {
-            *uses.entry(word).or_default() += 1;
-        }
+/// A short name for each name of a module.
+fn short_names<'a>(
+    module: &Parsed<'a>,
+    shared: &HashMap<&'a str, String>,
+    top: &mut HashSet<String>,
+) -> HashMap<&'a str, String> {
+    let all = declared(&module.full, &module.roles, false);
+    let at_top = declared(&module.full, &module.roles, true);
+    let regions = regions(&module.full, &module.roles);
+    let mut short: HashMap<&str, String> = HashMap::new();
+    let mut given: Vec<(Span, String)> = Vec::new();
+    let used_here = module.shared.iter().filter_map(|name| shared.get_key_value(name.as_str()));
+    for (name, next) in used_here {
+        short.insert(name, next.clone());
+        given.extend(regions.get(name).map(|region| (*region, next.clone())));
     }
-    let declared = declared(tokens, roles);
-    let mut wanted: Vec<(&str, usize)> = uses
+    let mut wanted: Vec<(&str, usize)> = module
+        .uses
         .iter()
-        .filter(|(name, _)| declared.contains(**name) && !GLOBALS.contains(name) && name.len() > 1)
+        .filter(|(name, _)| all.contains(**name) && !module.is_shared(name))
         .map(|(name, uses)| (*name, *uses))
         .collect();
+    top.extend(at_top.iter().filter(|name| is_fixed(name)).map(|name| (*name).to_owned()));
+    wanted.retain(|(name, _)| !is_fixed(name));
     // Those that are used most get the shortest; the order is the same every time.
     wanted.sort_by_key(|(name, uses)| (usize::MAX - uses * (name.len() - 1), *name));
-    let taken: HashSet<&str> = tokens.iter().map(|token| token.1).collect();
-    let is_free =
-        |name: &str| !taken.contains(name) && !WORDS.contains(&name) && !GLOBALS.contains(&name);
-    let regions = regions(tokens, roles);
-    let mut short: HashMap<String, String> = HashMap::new();
-    let mut given: Vec<(Span, String)> = Vec::new();
     for (name, _) in wanted {
         let region = regions[name];
-        let collides = |short: &String| {
+        let is_top = at_top.contains(name);
+        let is_free = |next: &String| {
             let overlaps = |span: &Span| span.0 <= region.1 && region.0 <= span.1;
-            given.iter().any(|(span, other)| other == short && overlaps(span))
+            is_name(next)
+                && !module.uses.contains_key(next.as_str())
+                && !(is_top && top.contains(next))
+                && !given.iter().any(|(span, other)| other == next && overlaps(span))
         };
-        let next = (0..).map(nth_name).find(|next| is_free(next) && !collides(next));
-        if let Some(next) = next.filter(|next| next.len() < name.len()) {
+        let letters = if is_top { SHARED_LETTERS } else { OWN_LETTERS };
+        let Some(next) = (0..).map(|n| nth_name(n, letters)).find(is_free) else { continue };
+        // A name of the shared scope changes even if it stays as long: two modules may have it.
+        if is_top || next.len() < name.len() {
             given.push((region, next.clone()));
-            short.insert(name.to_owned(), next);
+            if is_top {
+                top.insert(next.clone());
+            }
+            short.insert(name, next);
         }
     }
     short
@@ -482,18 +581,33 @@ fn end_of_expression(tokens: &[Token<'_>], at: usize) -> usize {
     place
 }
 
-fn nth_name(n: usize) -> String {
-    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_$";
-    let (rest, last) = (n / LETTERS.len(), char::from(LETTERS[n % LETTERS.len()]));
-    if rest == 0 { last.to_string() } else { nth_name(rest - 1) + &last.to_string() }
+/// Names of the shared scope and names inside of functions begin at different ends, so that both stay
+/// the same from module to module.
+const SHARED_LETTERS: &[u8] = b"$_ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba";
+const OWN_LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_$";
+
+fn nth_name(n: usize, letters: &[u8]) -> String {
+    let (rest, last) = (n / letters.len(), char::from(letters[n % letters.len()]));
+    if rest == 0 { last.to_string() } else { nth_name(rest - 1, letters) + &last.to_string() }
 }
 
-/// Names that are declared somewhere: constants, variables, functions, classes and parameters.
-fn declared<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashSet<&'a str> {
+/// Names that are declared somewhere: constants, variables, functions, classes and parameters; or
+/// only those that stand in no block or function.
+fn declared<'a>(tokens: &[Token<'a>], roles: &[Role], is_top_only: bool) -> HashSet<&'a str> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
     let mut found = HashSet::new();
+    let mut depth = 0;
     for (at, (kind, word)) in tokens.iter().enumerate() {
         let (before, next) = (text(at.checked_sub(1)), text(Some(at + 1)));
+        let is_inside = depth > 0;
+        match (kind, *word) {
+            (Kind::Sign, "(" | "[" | "{") | (Kind::Open, _) => depth += 1,
+            (Kind::Sign, ")" | "]" | "}") | (Kind::Close, _) => depth -= 1,
+            _ => {}
+        }
+        if is_inside && is_top_only {
+            continue;
+        }
         let is_name = roles[at] != Role::Other;
         if is_name && (matches!(before, "const" | "let" | "function" | "class") || next == "=>") {
             found.insert(*word);
@@ -502,7 +616,7 @@ fn declared<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashSet<&'a str> {
         if is_name && before == "," && next == "=" {
             found.insert(*word);
         }
-        let is_list = *kind == Kind::Sign && *word == "(" && {
+        let is_list = !is_top_only && *kind == Kind::Sign && *word == "(" && {
             let end = closing(tokens, at);
             let behind = text(end.map(|end| end + 1));
             let is_control = matches!(before, "if" | "for" | "while" | "switch");
@@ -523,26 +637,26 @@ fn declared<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashSet<&'a str> {
     found
 }
 
-/// Names that a module uses and does not declare: they are globals, or mistakes.
+/// Names that a module uses and neither declares nor imports: they are globals, or mistakes.
 #[cfg(test)]
-pub fn undeclared(module: &str) -> Vec<String> {
-    let tokens: Vec<Token> =
-        tokens(module).into_iter().filter(|(kind, _)| *kind != Kind::Blank).collect();
-    let roles = roles(&tokens);
-    let declared = declared(&tokens, &roles);
-    let used = tokens.iter().zip(&roles).filter(|(_, role)| **role != Role::Other);
-    let mut free: Vec<String> = used
-        .map(|(token, _)| token.1.to_owned())
-        .filter(|name| !declared.contains(name.as_str()) && !GLOBALS.contains(&name.as_str()))
-        .collect();
+pub fn undeclared(module: &Module) -> Vec<String> {
+    let parsed = Parsed::new(module);
+    let declared = declared(&parsed.full, &parsed.roles, false);
+    let is_known =
+        |name: &str| declared.contains(name) || parsed.is_shared(name) || GLOBALS.contains(&name);
+    let mut free: Vec<String> =
+        parsed.uses.keys().filter(|name| !is_known(name)).map(|name| (*name).to_owned()).collect();
     free.sort();
-    free.dedup();
     free
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn alone(body: &str) -> String {
+        squeezed(&[Module { body: body.to_owned(), shared: Vec::new() }])
+    }
 
     #[test]
     fn only_blanks_go_that_nothing_needs() {
@@ -559,22 +673,22 @@ mod tests {
             ("`\\`  ` + b", "`\\`  `+b"),
             ("`$\\{  }` + b", "`$\\{  }`+b"),
         ] {
-            assert_eq!(squeezed(before).trim_end(), after, "{before:?}");
+            assert_eq!(alone(before).trim_end(), after, "{before:?}");
         }
     }
 
     #[test]
     fn declared_names_become_short_and_properties_and_globals_stay() {
         for (before, after) in [
-            ("const first = 1; other(first.first, first);", "const a=1;other(a.first,a);"),
+            ("const first = 1; other(first.first, first);", "const $=1;other($.first,$);"),
             (
                 "const { job, state: now } = view; call({ job, now: 2, last });",
-                "const{job:a,state:b}=view;call({job:a,now:2,last});",
+                "const{job:$,state:_}=view;call({job:$,now:2,last});",
             ),
-            ("let one = 0, two = one;", "let a=0,b=a;"),
+            ("let one = 0, two = one;", "let $=0,_=$;"),
             (
                 "function draw(value, [x1, x2] = []) { return `${value} of ${x1}`; }",
-                "function b(a,[c,d]=[]){return`${a} of ${c}`;}",
+                "function $(a,[b,c]=[]){return`${a} of ${b}`;}",
             ),
             (
                 "list.map((item, at) => item + at + location.name)",
@@ -583,14 +697,29 @@ mod tests {
             ("try { go(); } catch (error) { tell(error); }", "try{go();}catch(a){tell(a);}"),
             (
                 "const kept = { get size() { return kept; }, draw() { }, kept };",
-                "const a={get size(){return a;},draw(){},kept:a};",
+                "const $={get size(){return $;},draw(){},kept:$};",
             ),
             (
                 "const name = 1; const text = { text }; f(text ? text : name);",
-                "const name=1;const a={text:a};f(a?a:name);",
+                "const name=1;const $={text:$};f($?$:name);",
             ),
         ] {
-            assert_eq!(squeezed(before).trim_end(), after, "{before:?}");
+            assert_eq!(alone(before).trim_end(), after, "{before:?}");
         }
+    }
+
+    #[test]
+    fn what_modules_share_has_one_name_and_what_they_keep_is_their_own() {
+        let module = |body: &str| Module { body: body.to_owned(), shared: vec!["put".into()] };
+        let one = module("function put(text) { return text; }\nconst kept = put(1);\n");
+        let two = module("const kept = put(2); function draw(put2) { return put(put2 + kept); }\n");
+        let made = squeezed(&[one, two]);
+        let expected =
+            "function $(a){return a;}\nconst _=$(1);const Z=$(2);function Y(a){return $(a+Z);}";
+        assert_eq!(made.trim_end(), expected);
+        // A name of a module may be that of another one's export.
+        let other = Module { body: "const put = 3; f(put);\n".into(), shared: Vec::new() };
+        let made = squeezed(&[module("const put = 1;\n"), other]);
+        assert_eq!(made.trim_end(), "const $=1;const _=3;f(_);");
     }
 }

@@ -2,43 +2,30 @@
 //! once for all pages that ask.
 
 use super::Json;
-use super::auth::{Caller, token_hash};
+use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::clock::now_ms;
-use crate::secret::Hash;
-use crate::store::read::{FamilyIndex, Grouping, MAX_GROUPS, Surroundings};
-use crate::store::{FamilyCounts, Progress};
+use crate::store::FamilyCounts;
+use crate::store::read::{FamilyIndex, Grouping, MAX_GROUPS};
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
-use futures_util::stream::unfold;
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 use torc_model::api::{
     CriticalPathView, FailureGroup, FamiliesView, FamilyResources, FamilyView, GraphGroup,
-    GraphNode, GraphView, Page, PulseView,
+    GraphNode, GraphView, Page,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::layout::Place;
 use torc_model::status::JobStatus;
 use utoipa::IntoParams;
 
-/// At most two frames a second.
-const BEAT: Duration = Duration::from_millis(500);
-/// A frame comes at least this often, so that a page can tell silence from a lost server.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A frame is at most this long.
-const MAX_FRAME: usize = 8 << 10;
 const MAX_HOPS: i64 = 10;
 /// Bytes that a compiled pattern may take.
 const MAX_REGEX: usize = 1 << 20;
@@ -54,7 +41,7 @@ impl App {
 
     /// Jobs per family and status: from the engine's memory, or from the database when the workflow
     /// is not there.
-    async fn family_counts(
+    pub(super) async fn family_counts(
         &self,
         id: WorkflowId,
     ) -> Result<(Arc<FamilyIndex>, Arc<FamilyCounts>), ApiError> {
@@ -76,7 +63,7 @@ impl App {
     }
 
     /// The newest event: as long as it is the same, nothing has happened.
-    async fn stamp(&self, id: WorkflowId) -> Result<i64, ApiError> {
+    pub(super) async fn stamp(&self, id: WorkflowId) -> Result<i64, ApiError> {
         self.reader().get_workflow(id).await?;
         Ok(self.reader().last_event_id(id).await?)
     }
@@ -90,7 +77,7 @@ fn named(counts: &[u32; 11]) -> BTreeMap<String, i64> {
     JobStatus::ALL.iter().filter_map(named).collect()
 }
 
-fn summed(counts: &FamilyCounts) -> [u32; 11] {
+pub(super) fn summed(counts: &FamilyCounts) -> [u32; 11] {
     let mut all = [0u32; 11];
     for family in counts {
         all.iter_mut().zip(family).for_each(|(sum, count)| *sum += count);
@@ -102,13 +89,24 @@ fn sum(counts: &[u32; 11]) -> i64 {
     counts.iter().copied().map(i64::from).sum()
 }
 
+/// Which jobs of the families.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetFamilies {
+    /// Count only the jobs that this filter finds, as for `/jobs`.
+    #[serde(rename = "where")]
+    #[param(rename = "where")]
+    pub filter: Option<String>,
+}
+
 /// A workflow by families: what jobs of each stand where, and how the run goes.
 #[utoipa::path(
     get,
     path = "/workflows/{id}/families",
     operation_id = "get_families",
     tag = "page",
-    params(("id" = i64, Path, description = "The workflow.")),
+    params(("id" = i64, Path, description = "The workflow."), GetFamilies),
     responses((status = 200, description = "The families.", body = FamiliesView), Refusals),
     security(("token" = ["runner", "job"]))
 )]
@@ -116,10 +114,16 @@ pub async fn get_families(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<i64>,
+    Query(query): Query<GetFamilies>,
 ) -> Answer<FamiliesView> {
     let id = WorkflowId(id);
     caller.check(id)?;
-    let (index, counts) = app.family_counts(id).await?;
+    let filter = super::jobs::matching(query.filter.as_deref())?;
+    let (index, mut counts) = app.family_counts(id).await?;
+    if !filter.terms.is_empty() {
+        let families = index.names.len();
+        counts = Arc::new(app.reader().count_matching(id, filter, families).await?);
+    }
     let now = now_ms();
     let around = app.reader().surroundings(id, now).await?;
     let stamp = app.reader().last_event_id(id).await?;
@@ -155,122 +159,6 @@ pub async fn get_families(
     }))
 }
 
-/// The progress of a workflow as server-sent events: at most two frames a second, each of 8 KB at
-/// most, at any rate of jobs.
-#[utoipa::path(
-    get,
-    path = "/workflows/{id}/pulse",
-    operation_id = "stream_pulse",
-    tag = "page",
-    params(("id" = i64, Path, description = "The workflow.")),
-    responses((status = 200, description = "A stream without end; each event `pulse` holds a `PulseView`.", body = PulseView, content_type = "text/event-stream"), Refusals),
-    security(("token" = ["runner", "job"]))
-)]
-pub async fn stream_pulse(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    Path(id): Path<i64>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    let workflow = WorkflowId(id);
-    caller.check(workflow)?;
-    app.reader().get_workflow(workflow).await?;
-    let page = caller.is_page().then(|| token_hash(&headers)).flatten();
-    let beat = Beat { app, caller, page, workflow, seen: None, sent: None };
-    let stream = unfold(beat, |mut beat| async move {
-        let event = beat.next().await?;
-        Some((Ok(event), beat))
-    });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new()))
-}
-
-struct Beat {
-    app: App,
-    caller: Caller,
-    /// The hash of the token of the session that reads it, if a page does.
-    page: Option<Hash>,
-    workflow: WorkflowId,
-    /// What the last frame told of.
-    seen: Option<(Progress, u64)>,
-    sent: Option<Instant>,
-}
-
-impl Beat {
-    /// The next frame. A clock asks for changes, not every event: at two thousand jobs a second
-    /// there are thousands of events between two frames.
-    async fn next(&mut self) -> Option<Event> {
-        let stop = self.app.inner.stop.clone();
-        loop {
-            let progress = self.app.store().progress(self.workflow);
-            let is_due = match self.sent {
-                None => true,
-                Some(sent) => sent.elapsed() >= LONGEST_PAUSE || progress != self.seen,
-            };
-            if is_due {
-                if !self.may_go_on().await {
-                    return None;
-                }
-                (self.seen, self.sent) = (progress, Some(Instant::now()));
-                let text = self.frame().await.ok()?;
-                // The pause counts from the beginning of a frame, and the next one waits for it.
-                return Some(Event::default().event("pulse").data(text));
-            }
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(BEAT) => {}
-            }
-        }
-    }
-
-    async fn may_go_on(&self) -> bool {
-        if let Some(hash) = &self.page
-            && !self.app.inner.auth.sessions.is_live(self.app.reader(), hash).await
-        {
-            return false;
-        }
-        self.app.may_go_on(&self.caller, self.workflow).await
-    }
-
-    async fn frame(&mut self) -> Result<String, ApiError> {
-        if let Some(sent) = self.sent {
-            tokio::time::sleep_until(sent + BEAT).await;
-        }
-        let (_, counts) = self.app.family_counts(self.workflow).await?;
-        let around = self.app.reader().surroundings(self.workflow, now_ms()).await?;
-        Ok(frame(&counts, &around))
-    }
-}
-
-/// One frame as text, within its bound.
-fn frame(counts: &FamilyCounts, around: &Surroundings) -> String {
-    let compact = |counts: &[u32; 11]| {
-        let length = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
-        counts[..length].iter().copied().map(i64::from).collect::<Vec<_>>()
-    };
-    let families = counts.iter().enumerate().map(|(at, counts)| (at as i64, compact(counts)));
-    let mut pulse = PulseView {
-        at_ms: now_ms(),
-        run_id: around.run_id,
-        is_complete: around.is_complete,
-        is_canceled: around.is_canceled,
-        counts: summed(counts).iter().copied().map(i64::from).collect(),
-        families: families.collect(),
-        busy_cpus: around.busy_cpus,
-        cpus: around.cpus,
-        runners: around.runners,
-        ended_last_minute: around.ended_last_minute,
-    };
-    loop {
-        // Numbers always become JSON.
-        let text = serde_json::to_string(&pulse).unwrap_or_default();
-        if text.len() + 32 <= MAX_FRAME || pulse.families.is_empty() {
-            return text;
-        }
-        let keep = pulse.families.len() * (MAX_FRAME - 600) / text.len();
-        pulse.families.truncate(keep.min(pulse.families.len() - 1));
-    }
-}
-
 /// Failures of a workflow by cause, those with the most jobs lost first.
 #[utoipa::path(
     get,
@@ -288,9 +176,19 @@ pub async fn list_failures(
 ) -> Answer<Page<FailureGroup>> {
     let id = WorkflowId(id);
     caller.check(id)?;
-    let make = async { Ok(app.reader().failure_groups(id).await?) };
-    let groups = app.inner.shown.failures.get(id, app.stamp(id).await?, make).await?;
-    Ok(Json(Page::whole((*groups).clone())))
+    Ok(Json(Page::whole((*app.failure_groups(id).await?).clone())))
+}
+
+impl App {
+    /// The groups, made once for all who look.
+    pub(super) async fn failure_groups(
+        &self,
+        id: WorkflowId,
+    ) -> Result<Arc<Vec<FailureGroup>>, ApiError> {
+        let stamp = self.stamp(id).await?;
+        let make = async { Ok(self.reader().failure_groups(id).await?) };
+        self.inner.shown.failures.get(id, stamp, make).await
+    }
 }
 
 /// What the families of a workflow asked for and used in its current run.
@@ -587,21 +485,4 @@ pub async fn get_timeline(
         (run, after) => app.reader().timeline(id, run, after).await?,
     };
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_stays_within_its_bound_however_many_families_there_are() {
-        for families in [1usize, 60, 900, 5000] {
-            let counts = vec![[100_000u32; 11]; families];
-            let text = frame(&counts, &Surroundings::default());
-            assert!(text.len() <= MAX_FRAME, "{families} families: {} bytes", text.len());
-            let pulse: PulseView = serde_json::from_str(&text).unwrap();
-            assert_eq!(pulse.counts[5], 100_000 * families as i64);
-            assert_eq!(pulse.families.len() == families, families < 90, "{families}");
-        }
-    }
 }

@@ -45,6 +45,7 @@ pub struct Rule {
 const TABLE: &[(&str, Role, About)] = &[
     // To look.
     ("delete_current_ui_session", Read, Server),
+    ("diff_job_logs", Read, Path(Job)),
     ("find_earlier_workflow", Read, List),
     ("get_access_group", Read, Groups),
     ("get_allocation_output", Read, Path(Allocation)),
@@ -60,6 +61,7 @@ const TABLE: &[(&str, Role, About)] = &[
     ("get_graph", Read, Path(Workflow)),
     ("get_job", Read, Path(Job)),
     ("get_job_logs", Read, Path(Job)),
+    ("get_job_samples", Read, Path(Job)),
     ("get_job_why", Read, Path(Job)),
     ("get_metrics", Read, Server),
     ("get_openapi", Read, Server),

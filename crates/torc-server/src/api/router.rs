@@ -7,9 +7,9 @@ use super::openapi::Rules;
 use super::{
     App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
-    log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, relations,
-    remedies, requirements, reservations, results, runners, schedulers, server, sessions, tokens,
-    user_data, webhooks, why, workflows,
+    log_diff, log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, pulse,
+    relations, remedies, requirements, reservations, results, runners, samples, schedulers, server,
+    sessions, tokens, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -148,9 +148,11 @@ routes! {
     route!(why::get_workflow_why),
     route!(logs::get_logs),
     route!(log_search::search_logs),
+    route!(samples::get_samples),
+    route!(log_diff::diff_logs),
     route!(act::act),
     route!(pages::get_families),
-    route!(pages::stream_pulse),
+    route!(pulse::stream_pulse),
     route!(pages::list_failures),
     route!(pages::list_resources),
     route!(pages::get_graph),

@@ -21,6 +21,7 @@ async fn only_health_and_the_exchange_of_codes_are_open() {
 /// What a job's token may read, and a runner's as well. Opening a route is a decision: it must be
 /// made here too.
 const READS: &[&str] = &[
+    "diff_job_logs",
     "get_attempt",
     "get_compute_node",
     "get_critical_path",
@@ -30,6 +31,7 @@ const READS: &[&str] = &[
     "get_graph",
     "get_job",
     "get_job_logs",
+    "get_job_samples",
     "get_job_why",
     "get_metrics",
     "get_openapi",

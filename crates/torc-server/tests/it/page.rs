@@ -213,26 +213,34 @@ fn swept(name: &str) -> Value {
 }
 
 async fn sweep(world: &World) -> i64 {
+    sweep_by(world).await.0
+}
+
+/// The workflow and its runner.
+async fn sweep_by(world: &World) -> (i64, i64) {
     let created =
         world.post("/workflows", &json!({"spec": swept("sweep"), "initialize": true})).await.ok();
     let id = created["id"].as_i64().unwrap();
     let runner = world.post("/compute_nodes", &crate::world::registration(id, "r")).await.ok();
     let runner = runner["id"].as_i64().unwrap();
     for (key, code) in [("1", 0), ("2", 1)] {
-        let claimed = world
-            .post(&format!("/workflows/{id}/claim"), &crate::world::claim(runner, key))
-            .await
-            .ok();
-        let attempts = claimed["attempts"].as_array().unwrap().clone();
-        let ends: Vec<Value> = attempts.iter().map(|a| completion(a, code)).collect();
-        let starts: Vec<Value> = attempts
-            .iter()
-            .map(|a| json!({"id": a["id"], "token": a["token"], "pid": 5, "at_ms": 1}))
-            .collect();
-        world.post("/attempts/start", &json!({"runner_id": runner, "items": starts})).await.ok();
-        world.post("/attempts/complete", &json!({"runner_id": runner, "items": ends})).await.ok();
+        work(world, id, runner, key, code).await;
     }
-    id
+    (id, runner)
+}
+
+/// What a runner gets ends with this code.
+async fn work(world: &World, id: i64, runner: i64, key: &str, code: i64) {
+    let claim = crate::world::claim(runner, key);
+    let claimed = world.post(&format!("/workflows/{id}/claim"), &claim).await.ok();
+    let attempts = claimed["attempts"].as_array().unwrap().clone();
+    let ends: Vec<Value> = attempts.iter().map(|a| completion(a, code)).collect();
+    let starts: Vec<Value> = attempts
+        .iter()
+        .map(|a| json!({"id": a["id"], "token": a["token"], "pid": 5, "at_ms": 1}))
+        .collect();
+    world.post("/attempts/start", &json!({"runner_id": runner, "items": starts})).await.ok();
+    world.post("/attempts/complete", &json!({"runner_id": runner, "items": ends})).await.ok();
 }
 
 #[tokio::test]
@@ -256,6 +264,14 @@ async fn jobs_are_seen_by_family_from_memory_and_from_the_database() {
                WHERE job.workflow_id = ?1 AND f.name = 'train' AND status = 6";
     let failed: i64 = world.database().query_row(sql, [id], |row| row.get(0)).unwrap();
     assert_eq!(failed, 4);
+
+    // Only what a filter finds; the whole stays what it is.
+    let some =
+        world.get(&format!("/workflows/{id}/families?where=-status:ready%20-name:prep")).await.ok();
+    assert_eq!(some["families"][1]["counts"], json!({"failed": 4}), "{some}");
+    assert_eq!((&some["families"][0]["total"], &some["total"]), (&json!(0), &json!(5)));
+    let wrong = world.get(&format!("/workflows/{id}/families?where=status:faild")).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
 
     let graph = world.get(&format!("/workflows/{id}/graph")).await.ok();
     let edges: Vec<String> = graph["edges"]
@@ -327,6 +343,7 @@ async fn failures_are_grouped_and_their_filter_finds_them() {
         (&json!("train"), &json!(4), &json!(1))
     );
     assert_eq!(group["nodes"], json!([["here", 4]]));
+    assert_eq!((&group["retries"], &group["raised"]), (&json!(0), &json!([])));
     let filter = group["where"].as_str().unwrap();
     let query = format!("/jobs?workflow_id={id}&where={}", filter.replace(' ', "%20"));
     assert_eq!(world.get(&query).await.ok()["total_count"], 4);
@@ -439,6 +456,44 @@ async fn the_pulse_beats_when_something_happens_and_no_faster() {
     }
     let most = begin.elapsed().as_millis() / 500 + 2;
     assert!(frames <= most, "{frames} frames in {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn the_pulse_tells_of_new_failures_and_of_the_jobs_that_are_asked_for() {
+    let world = World::new().await;
+    let (id, runner) = sweep_by(&world).await;
+    let job = world.get(&format!("/jobs?workflow_id={id}&where=name:train_20")).await.ok();
+    let job = job["items"][0]["id"].as_i64().unwrap();
+    let many: Vec<String> = (0..201).map(|id| id.to_string()).collect();
+    for wrong in ["x".to_owned(), many.join(",")] {
+        let refused = world.get(&format!("/workflows/{id}/pulse?jobs={wrong}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
+    }
+    // A job of another workflow is not told of.
+    let path = format!("/workflows/{id}/pulse?jobs={job},{}", world.first.running_job);
+    let request = crate::world::request(Method::GET, &path, Some(OWNER), None);
+    let mut stream = world.front.answer(request).await.into_body().into_data_stream();
+    let mut next = async || {
+        let chunk = tokio::time::timeout(std::time::Duration::from_secs(30), stream.next()).await;
+        let text = String::from_utf8(chunk.expect("a frame").unwrap().unwrap().to_vec()).unwrap();
+        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().to_owned();
+        serde_json::from_str::<Value>(&data).unwrap()
+    };
+    let first = next().await;
+    assert_eq!(first["jobs"], json!([[job, 2, 1]]));
+    assert!(first["failures"].is_null(), "they were there before: {first}");
+    work(&world, id, runner, "3", 7).await;
+    let cancel = json!({"workflow_id": id, "where": "name:train_20", "action": "cancel"});
+    world.post("/jobs/act", &cancel).await.ok();
+    let (mut told, mut failures) = (Vec::new(), Vec::new());
+    while told.is_empty() || failures.is_empty() {
+        let frame = next().await;
+        told.extend(frame["jobs"].as_array().into_iter().flatten().cloned());
+        failures.extend(frame["failures"].as_array().into_iter().flatten().cloned());
+    }
+    assert_eq!(told, [json!([job, 7, 1])]);
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!((&failures[0]["family"], &failures[0]["jobs"]), (&json!("train"), &json!(4)));
 }
 
 #[tokio::test]

@@ -192,6 +192,59 @@ async fn output_is_read_in_pieces() {
     assert_eq!(world.get(&format!("{logs}?attempt_id=7")).await.status, StatusCode::NOT_FOUND);
 }
 
+/// Both attempts have started; their outputs differ in a number and in their last line.
+#[tokio::test]
+async fn outputs_of_two_attempts_are_compared() {
+    let world = World::new().await;
+    let ids = &world.first;
+    let (job, workflow) = (ids.running_job, ids.workflow);
+    let path = |attempt: i64| {
+        let name = format!("job_wf{workflow}_j{job}_r1_a{attempt}.o");
+        world.dir.path().join(name).display().to_string()
+    };
+    std::fs::write(path(1), "step 1\nstep 2\nstep 3\nstep 4\nbroken\n").unwrap();
+    let mut done = completion(&ids.running, 3);
+    done["stdout_path"] = json!(path(1));
+    world.post("/attempts/complete", &json!({"runner_id": ids.runner, "items": [done]})).await.ok();
+    let diff = format!("/jobs/{job}/logs/diff");
+    let alone = world.get(&diff).await;
+    assert_eq!(alone.status, StatusCode::NOT_FOUND, "there is nothing to compare with: {alone:?}");
+    let sql = format!(
+        "INSERT INTO attempt (workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, claimed_ms, started_ms, ended_ms, ended_by,
+             token, compute_node_id, stdout_path)
+         SELECT workflow_id, job_id, run_id, 2, 'completed', 'rule', created_ms, claimed_ms, started_ms, ended_ms, ended_by, 't2', compute_node_id, '{}'
+         FROM attempt WHERE job_id = {job} AND attempt_id = 1",
+        path(2)
+    );
+    world.database().execute_batch(&sql).unwrap();
+    std::fs::write(path(2), "step 7\nstep 8\nstep 3\nstep 4\nfine\n").unwrap();
+    let view = world.get(&diff).await.ok();
+    assert_eq!((&view["differ"], &view["total_count"]), (&json!(true), &json!(5)), "{view}");
+    assert_eq!(
+        (&view["earlier"]["attempt_id"], &view["later"]["attempt_id"]),
+        (&json!(1), &json!(2))
+    );
+    let line = |kind: &str, text: &str| json!({"kind": kind, "text": text});
+    let expected = json!([
+        {"kind": "equal", "text": "", "lines": 2},
+        line("same", "step 3"),
+        line("same", "step 4"),
+        line("gone", "broken"),
+        line("new", "fine"),
+    ]);
+    assert_eq!(view["lines"], expected);
+    let page = world.get(&format!("{diff}?offset=3&limit=1&around=2")).await.ok();
+    assert_eq!(page["lines"], json!([line("gone", "broken")]), "{page}");
+    let back = world.get(&format!("{diff}?attempt_id=1&before_attempt_id=2&around=0")).await.ok();
+    assert_eq!(back["lines"][1], line("gone", "fine"), "{back}");
+    let first = world.get(&format!("{diff}?attempt_id=1")).await;
+    assert_eq!(first.status, StatusCode::NOT_FOUND, "none is before the first: {first:?}");
+    for wrong in ["limit=0", "limit=2001", "around=101", "offset=-1", "stream=other", "nearby=1"] {
+        let refused = world.get(&format!("{diff}?{wrong}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}: {refused:?}");
+    }
+}
+
 #[tokio::test]
 async fn waiting_claim_wakes_when_work_appears() {
     let world = World::new().await;

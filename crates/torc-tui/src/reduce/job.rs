@@ -1,10 +1,10 @@
 //! One job: why it is where it is, its attempts, and its output in pieces.
 
-use crate::compare;
 use crate::message::{Effect, LogOf, Piece, Request};
 use crate::state::*;
 use crate::text;
 use torc_model::api::{AttemptView, LogSearchView, LogView, WhyView};
+use torc_model::compare::compare;
 use torc_model::ids::JobId;
 use torc_model::status::{JobStatus, Stream};
 
@@ -401,7 +401,8 @@ impl State {
             compared.later_text = Some(text.to_owned());
         }
         if let (Some(earlier), Some(later)) = (&compared.earlier_text, &compared.later_text) {
-            compared.lines = Some(compare::compare(earlier, later, AROUND));
+            let lines = |text: &str| text.lines().map(text::output).collect::<Vec<_>>();
+            compared.lines = Some(compare(&lines(earlier), &lines(later), AROUND));
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::canvas::Canvas;
 use super::empty;
-use crate::compare::Line;
 use crate::format::{self, kind_title};
 use crate::state::{InputFor, JobPlace, Overlay, Part, State};
 use crate::text;
 use crate::theme::Tone;
 use ratatui::layout::Rect;
+use torc_model::compare::Line;
 use torc_model::status::JobStatus;
 
 /// Rows of the why card when the output is below it.

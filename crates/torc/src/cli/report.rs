@@ -378,9 +378,8 @@ fn packed(bytes: &[u8]) -> String {
 /// The modules of the page as one script, behind the data that stand in for a server.
 fn script() -> String {
     let (data, modules) = (page_files::REPORT_SCRIPT, page_files::modules());
-    let all = format!(
-        "(async()=>{{\"use strict\";const M={{}};\n{data}\nawait openReport();\n{modules}}})();\n"
-    );
+    let all =
+        format!("(async()=>{{\"use strict\";\n{data}\nawait openReport();\n{{{modules}}}}})();\n");
     // An element ends with the first `</script`, wherever it stands.
     all.replace("</script", "<\\/script")
 }

@@ -253,6 +253,30 @@ jobs:
     end(page);
 }
 
+/// A family of more jobs than are opened by themselves; one fails, is tried again by its rule, and fails
+/// again, with samples of its memory.
+#[test]
+fn jobs_stand_by_family_and_a_failure_tells_what_was_done() {
+    let Some(lab) = lab() else { return };
+    let spec = r#"
+name: w
+resource_monitor: {granularity: time_series, sample_interval_seconds: 0.2}
+failure_handlers: [{name: again, rules: [{exit_codes: [4], max_retries: 2}]}]
+jobs:
+  - {name: prep, command: "true"}
+  - {name: "train_{i}", command: "test {i} != 7 || { sleep 1.5; exit 4; }", failure_handler: again, parameters: {i: "1:130"}}
+"#;
+    let test = Test::new().file("w.yaml", spec);
+    test.torc(["run", "w.yaml"]).exit(1);
+    let jobs = test.torc(["-f", "json", "jobs", "list", "--where", "name:train_7"]).success();
+    let (page, link) = served(&test, &[]);
+    let job = &jobs.json()["jobs"][0]["id"];
+    walk_with(&lab, json!({"do": "families", "link": link, "workflow": 1, "job": job}), |_| {
+        test.torc(["jobs", "act", "retry", "--where", "name:train_7"]).success();
+    });
+    end(page);
+}
+
 #[test]
 fn seven_tabs_share_one_link_that_is_good_once() {
     let Some(lab) = lab() else { return };

@@ -194,6 +194,52 @@ const jobs = {
     await page.waitForSelector("h2:has-text('bot proposes')", { state: "detached" });
   },
 
+  /** Families open and close, with the mouse and with keys; a failure shows its memory and what was done, and how to hand it on. */
+  async families() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 720 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("w/ID/jobs?where="));
+    await page.waitForSelector(".tspace .td.group");
+    const rows = () => page.evaluate(() => [...document.querySelectorAll(".tspace .tr")].map((row) => (row.querySelector(".group") ? "# " : "") + (row.querySelector("button,a")?.textContent || "…").replace(/^[▸▾] /, "")));
+    const is = async (what, wanted) => {
+      await page.waitForFunction(() => ![...document.querySelectorAll(".tspace .tr")].some((row) => row.querySelector(".wait")));
+      const got = await rows();
+      if (JSON.stringify(got) !== JSON.stringify(wanted)) wrong(`${what}: ${JSON.stringify(got)}`);
+    };
+    await is("closed", ["# prep", "# train"]);
+    await page.focus(".tbody");
+    await page.keyboard.press("Enter");
+    await is("the first is open", ["# prep", "prep", "# train"]);
+    await page.keyboard.press("Enter");
+    await page.click("button:has-text('train')");
+    await page.waitForFunction(() => document.querySelectorAll(".tspace .badge").length > 5);
+    await page.keyboard.press("Escape");
+    await page.uncheck("label:has-text('by family') input");
+    await page.waitForURL("**flat=1");
+    await page.waitForSelector(".tspace .tr:nth-child(2) .badge");
+    await page.check("label:has-text('by family') input");
+    await page.waitForSelector(".tspace .td.group");
+    await page.click(".tr:has-text('train') button:has-text('only these')");
+    await page.waitForFunction(() => document.querySelector("#filter").value === "family:train");
+    await page.waitForFunction(() => document.querySelector(".actionbar [role=status]")?.textContent === "130 jobs");
+    await page.goto(address("w/ID/failures"));
+    await page.waitForSelector(".failure svg.spark");
+    const said = await page.textContent(".failure");
+    if (!/Memory of train_7: most \d+/.test(said)) wrong(`the memory is not told: ${said}`);
+    if (!said.includes("Done so far: tried again 1 time")) wrong(`what was done is not told: ${said}`);
+    await page.click("button:has-text('Hand to an agent')");
+    const commands = await page.evaluate(() => [...document.querySelectorAll("dialog .command code")].map((one) => one.textContent));
+    if (commands[0] !== "torc mcp config claude" || !commands[1].includes(`job ${task.job} of workflow 1`)) wrong(`the agent gets ${JSON.stringify(commands)}`);
+    await page.click("dialog button:has-text('Close')");
+    // The state of the job that is open is told as it changes.
+    await page.goto(address("j/JOB"));
+    await page.waitForSelector("h1");
+    step("change");
+    await page.click("button:has-text('Show what changed')");
+    await page.waitForSelector("h1 + span .st-ready");
+  },
+
   /** From the link to a recovered job with the keyboard alone. */
   async keyboard() {
     const page = await open(await browser.newContext());
@@ -229,7 +275,7 @@ const jobs = {
   async tabs() {
     const context = await browser.newContext();
     let streams = 0;
-    context.on("request", (request) => { if (request.url().endsWith("/pulse")) streams++; });
+    context.on("request", (request) => { if (/\/pulse(\?|$)/.test(request.url())) streams++; });
     const first = await open(context);
     await first.goto(task.link);
     await settled(first);
@@ -406,6 +452,11 @@ const jobs = {
     const filter = async (text, wanted) => { await page.fill("#filter", text); await shows(wanted); };
     await timed("filter", task.budgets.filter, () => filter("", task.wanted.all), () => filter("name~77$", task.wanted.some));
     await filter("", task.wanted.all);
+    // By family first; the large one opens into its jobs.
+    const closed = await page.evaluate(() => [...document.querySelectorAll(".tspace .tr")].map((row) => row.textContent));
+    if (closed.length !== 2 || !closed[1].includes("work100,000 jobs")) wrong(`the families are ${JSON.stringify(closed)}`);
+    const family = page.locator("button[aria-expanded]", { hasText: "work" });
+    await timed("family opens", task.budgets.rows, async () => { if (await family.getAttribute("aria-expanded") === "true") await family.click(); await page.waitForFunction(() => !document.querySelector(".tspace .badge")); }, async () => { await family.click(); await page.waitForSelector(".tspace .badge"); });
     const rowsThere = () => page.waitForFunction(() => { const rows = document.querySelectorAll(".tspace .tr"); return rows.length && ![...rows].some((row) => row.querySelector(".wait")); });
     let to = 0;
     await timed("scroll", task.budgets.scroll, rowsThere, async () => {

@@ -3,7 +3,7 @@
 use super::super::waiting;
 use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};
-use rusqlite::Row;
+use rusqlite::{Connection, Row};
 use torc_model::api::{AttemptView, Page};
 use torc_model::ids::{AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, Origin, Outcome};
@@ -140,31 +140,109 @@ impl Reader {
         run_id: Option<i64>,
         attempt_id: Option<i64>,
     ) -> Result<Option<AttemptLogs>, ReadError> {
-        use rusqlite::OptionalExtension as _;
         self.read(move |connection| {
-            let sql = "SELECT a.workflow_id, a.run_id, a.attempt_id, a.stdout_path, a.stderr_path, n.output_dir, \
-                       a.script ->> '$.stdout_path', a.script ->> '$.stderr_path', \
-                       (SELECT p.id FROM pool_runner p WHERE p.id = n.pool_runner_id AND p.ended_ms IS NULL) \
-                       FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
-                       WHERE a.job_id = ?1 AND a.started_ms IS NOT NULL AND (?2 IS NULL OR a.run_id = ?2) \
-                       AND (?3 IS NULL OR a.attempt_id = ?3) ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
-            let logs = connection.prepare_cached(sql)?.query_row((job.0, run_id, attempt_id), |row| {
-                Ok(AttemptLogs {
-                    workflow_id: row.get(0).map(WorkflowId)?,
-                    run_id: row.get(1)?,
-                    attempt_id: row.get(2)?,
-                    stdout_path: row.get(3)?,
-                    stderr_path: row.get(4)?,
-                    output_dir: row.get(5)?,
-                    script_stdout_path: row.get(6)?,
-                    script_stderr_path: row.get(7)?,
-                    pool_runner: row.get::<_, Option<i64>>(8)?.map(PoolRunnerId),
-                })
-            });
-            Ok(logs.optional()?)
+            let which = "(?2 IS NULL OR a.run_id = ?2) AND (?3 IS NULL OR a.attempt_id = ?3)";
+            logs(connection, which, (job.0, run_id, attempt_id))
         })
         .await
     }
+
+    /// Where the output of the attempt is that started before this one.
+    pub async fn find_logs_before(
+        &self,
+        job: JobId,
+        run_id: i64,
+        attempt_id: i64,
+    ) -> Result<Option<AttemptLogs>, ReadError> {
+        self.read(move |connection| {
+            let which = "(a.run_id, a.attempt_id) < (?2, ?3)";
+            logs(connection, which, (job.0, run_id, attempt_id))
+        })
+        .await
+    }
+}
+
+/// An attempt whose samples may be kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SampledAttempt {
+    /// Its run.
+    pub run_id: i64,
+    /// Its number in the run.
+    pub attempt_id: i64,
+    /// Its start.
+    pub started_ms: i64,
+    /// Its end.
+    pub ended_ms: Option<i64>,
+    /// Memory that it may use.
+    pub memory_bytes: Option<i64>,
+    /// The runner's output directory.
+    pub output_dir: Option<String>,
+    /// What the runner's samples are named by.
+    pub tag: String,
+}
+
+impl Reader {
+    /// The newest attempt of a job that has started, unless `run_id` or `attempt_id` say otherwise.
+    pub async fn sampled_attempt(
+        &self,
+        job: JobId,
+        run_id: Option<i64>,
+        attempt_id: Option<i64>,
+    ) -> Result<Option<SampledAttempt>, ReadError> {
+        use rusqlite::OptionalExtension as _;
+        self.read(move |connection| {
+            let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.memory_bytes, n.output_dir, n.id, \
+                       (SELECT value FROM meta WHERE key = 'database_id') \
+                       FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+                       WHERE a.job_id = ?1 AND a.started_ms IS NOT NULL AND (?2 IS NULL OR a.run_id = ?2) \
+                       AND (?3 IS NULL OR a.attempt_id = ?3) ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
+            let found = connection.prepare_cached(sql)?.query_row((job.0, run_id, attempt_id), |row| {
+                let runner = RunnerId(row.get::<_, Option<i64>>(6)?.unwrap_or(0));
+                let database: String = row.get(7)?;
+                Ok(SampledAttempt {
+                    run_id: row.get(0)?,
+                    attempt_id: row.get(1)?,
+                    started_ms: row.get(2)?,
+                    ended_ms: row.get(3)?,
+                    memory_bytes: row.get(4)?,
+                    output_dir: row.get(5)?,
+                    tag: crate::store::load::runner_tag(&database, runner),
+                })
+            });
+            Ok(found.optional()?)
+        })
+        .await
+    }
+}
+
+/// The newest attempt of a job that has started, of those that a condition names.
+fn logs(
+    connection: &Connection,
+    which: &str,
+    values: impl rusqlite::Params,
+) -> Result<Option<AttemptLogs>, ReadError> {
+    use rusqlite::OptionalExtension as _;
+    let sql = format!(
+        "SELECT a.workflow_id, a.run_id, a.attempt_id, a.stdout_path, a.stderr_path, n.output_dir, \
+         a.script ->> '$.stdout_path', a.script ->> '$.stderr_path', \
+         (SELECT p.id FROM pool_runner p WHERE p.id = n.pool_runner_id AND p.ended_ms IS NULL) \
+         FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+         WHERE a.job_id = ?1 AND a.started_ms IS NOT NULL AND {which} ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1"
+    );
+    let logs = connection.prepare_cached(&sql)?.query_row(values, |row| {
+        Ok(AttemptLogs {
+            workflow_id: row.get(0).map(WorkflowId)?,
+            run_id: row.get(1)?,
+            attempt_id: row.get(2)?,
+            stdout_path: row.get(3)?,
+            stderr_path: row.get(4)?,
+            output_dir: row.get(5)?,
+            script_stdout_path: row.get(6)?,
+            script_stderr_path: row.get(7)?,
+            pool_runner: row.get::<_, Option<i64>>(8)?.map(PoolRunnerId),
+        })
+    });
+    Ok(logs.optional()?)
 }
 
 fn view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {

@@ -5,11 +5,11 @@ use super::{ReadError, Reader};
 use crate::store::cards::{self, Decided};
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use torc_model::api::FailureGroup;
+use torc_model::api::{FailureGroup, Raised};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Execution, Settings};
 use torc_model::recovery::{Caps, Policy};
-use torc_model::status::{Cause, JobStatus, StatusReason};
+use torc_model::status::{Adjustable, Cause, JobStatus, StatusReason};
 
 /// Groups that are given; the largest.
 const MAX_GROUPS: usize = 50;
@@ -29,6 +29,7 @@ struct Key {
 struct Group {
     jobs: Vec<i64>,
     waiting: i64,
+    retries: i64,
     nodes: HashMap<String, i64>,
     first_ms: Option<i64>,
     last_ms: Option<i64>,
@@ -45,7 +46,7 @@ impl Reader {
 }
 
 fn groups(connection: &Connection, id: WorkflowId) -> Result<Vec<FailureGroup>, ReadError> {
-    let sql = "SELECT j.id, j.status, j.family, a.id, a.cause, a.return_code, a.signal, a.ended_ms, n.hostname \
+    let sql = "SELECT j.id, j.status, j.family, a.id, a.cause, a.return_code, a.signal, a.ended_ms, n.hostname, j.attempt_id \
                FROM job j LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id \
                AND b.ended_ms IS NOT NULL ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1) \
                LEFT JOIN compute_node n ON n.id = a.compute_node_id \
@@ -65,6 +66,7 @@ fn groups(connection: &Connection, id: WorkflowId) -> Result<Vec<FailureGroup>, 
         let status: i64 = row.get(1)?;
         let ended: Option<i64> = row.get(7)?;
         group.jobs.push(row.get(0)?);
+        group.retries += (row.get::<_, i64>(9)? - 1).max(0);
         group.waiting += i64::from(status == JobStatus::PendingFailed.code());
         if let Some(host) = row.get::<_, Option<String>>(8)? {
             *group.nodes.entry(host).or_default() += 1;
@@ -81,6 +83,7 @@ fn groups(connection: &Connection, id: WorkflowId) -> Result<Vec<FailureGroup>, 
         }
     }
     let blocked = Blocked::load(connection, id)?;
+    let adjusted = adjustments(connection, id)?;
     let mut found = Vec::with_capacity(groups.len());
     for (key, group) in groups.into_iter().filter(|(_, group)| group.sample != 0) {
         let behind = blocked.behind(&group.jobs);
@@ -90,8 +93,53 @@ fn groups(connection: &Connection, id: WorkflowId) -> Result<Vec<FailureGroup>, 
     found.truncate(MAX_GROUPS);
     found
         .into_iter()
-        .map(|(_, behind, key, group)| view(connection, id, behind, &key, group))
+        .map(|(_, behind, key, group)| {
+            let raised = raised(&adjusted, &group.jobs);
+            Ok(FailureGroup { raised, ..view(connection, id, behind, &key, group)? })
+        })
         .collect()
+}
+
+/// What was changed for a job.
+type Adjusted = (Adjustable, Option<i64>, i64);
+
+/// What was changed for the jobs of a workflow in its current run.
+fn adjustments(
+    connection: &Connection,
+    id: WorkflowId,
+) -> Result<HashMap<i64, Vec<Adjusted>>, ReadError> {
+    let sql = "SELECT job_id, field, from_value, to_value FROM adjustment WHERE workflow_id = ?1 \
+               AND run_id = (SELECT run_id FROM workflow WHERE id = ?1) ORDER BY id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0])?;
+    let mut found: HashMap<i64, Vec<Adjusted>> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let change = (page::word(row, "field", Adjustable::parse)?, row.get(2)?, row.get(3)?);
+        found.entry(row.get(0)?).or_default().push(change);
+    }
+    Ok(found)
+}
+
+/// The changes of some jobs, by what was raised.
+fn raised(adjusted: &HashMap<i64, Vec<Adjusted>>, jobs: &[i64]) -> Vec<Raised> {
+    let mut all: Vec<Raised> = Vec::new();
+    for changes in jobs.iter().filter_map(|job| adjusted.get(job)) {
+        let mut seen = Vec::new();
+        for (field, from, to) in changes {
+            let at = all.iter().position(|known| known.field == *field).unwrap_or_else(|| {
+                all.push(Raised { field: *field, from: *from, to: *to, jobs: 0 });
+                all.len() - 1
+            });
+            let known = &mut all[at];
+            known.from = known.from.into_iter().chain(*from).min();
+            known.to = known.to.max(*to);
+            if !seen.contains(field) {
+                seen.push(*field);
+                known.jobs += 1;
+            }
+        }
+    }
+    all
 }
 
 /// Canceled jobs and what they wait for.
@@ -160,6 +208,7 @@ fn view(
     Ok(FailureGroup {
         jobs,
         waiting: group.waiting,
+        retries: group.retries,
         blocked,
         nodes,
         first_ms: group.first_ms,
@@ -220,6 +269,8 @@ fn sample(row: &Row<'_>, key: &Key, decided: &Decided) -> rusqlite::Result<Failu
         why: card.why.clone(),
         chance: card.chance,
         record: decided.record.clone(),
+        retries: 0,
+        raised: Vec::new(),
     })
 }
 

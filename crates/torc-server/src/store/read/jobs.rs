@@ -5,7 +5,7 @@ use super::{Audience, ReadError, Reader, matching};
 use crate::store::Progress;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
-use torc_model::api::{JobView, LastAttempt, Page};
+use torc_model::api::{JobView, LastAttempt, Page, PulseJob};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::{Cause, EstimateSource, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
@@ -177,6 +177,26 @@ impl Reader {
                 names.extend(name.map(|name| (id, name)));
             }
             Ok(names)
+        })
+        .await
+    }
+
+    /// The states of a few jobs of a workflow.
+    pub async fn job_states(
+        &self,
+        workflow: WorkflowId,
+        ids: Vec<i64>,
+    ) -> Result<Vec<PulseJob>, ReadError> {
+        self.read(move |connection| {
+            let sql = "SELECT status, attempt_id FROM job WHERE id = ?1 AND workflow_id = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut states = Vec::with_capacity(ids.len());
+            for id in ids {
+                let state = statement
+                    .query_row((id, workflow.0), |row| Ok(PulseJob(id, row.get(0)?, row.get(1)?)));
+                states.extend(state.optional()?);
+            }
+            Ok(states)
         })
         .await
     }

@@ -113,4 +113,30 @@ impl Reader {
         })
         .await
     }
+
+    /// Jobs of each family per status, of those that a filter finds.
+    pub async fn count_matching(
+        &self,
+        id: WorkflowId,
+        filter: torc_model::filter::Filter,
+        families: usize,
+    ) -> Result<crate::store::FamilyCounts, ReadError> {
+        self.read(move |connection| {
+            let all = Filter::default().with("j.workflow_id = ?", Some(id.0));
+            let (sql, values) = conditions(all, &filter).into_parts();
+            let sql = format!("SELECT j.family, j.status, count(*) FROM job j{sql} GROUP BY 1, 2");
+            let mut counts = vec![[0u32; 11]; families];
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(params_from_iter(values))?;
+            while let Some(row) = rows.next()? {
+                let (family, status): (u32, u32) = (row.get(0)?, row.get(1)?);
+                let cell = counts.get_mut(family as usize);
+                if let Some(cell) = cell.and_then(|row| row.get_mut(status as usize)) {
+                    *cell = row.get(2)?;
+                }
+            }
+            Ok(counts)
+        })
+        .await
+    }
 }

@@ -40,7 +40,7 @@ mod workflows;
 pub(super) use access_groups::{ACCESS_GROUP, access_group_view};
 pub use actions::ActionFilter;
 pub use allocations::AllocationFilter;
-pub use attempts::{AttemptFilter, AttemptLogs};
+pub use attempts::{AttemptFilter, AttemptLogs, SampledAttempt};
 pub use audience::{Audience, Sharers, Thing, sharers_of};
 pub use classifications::ClassificationFilter;
 pub use events::EventFilter;

@@ -1,8 +1,8 @@
 //! The outputs of two attempts side by side: numbers, times and paths are masked, so that what is
-//! left differs.
+//! left differs. The page, the terminal and the API compare with this.
 
 /// Lines of each output that are compared; the last ones.
-const MAX_LINES: usize = 1500;
+pub const MAX_LINES: usize = 1500;
 
 /// A line of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,17 +17,14 @@ pub enum Line {
     Equal(usize),
 }
 
-/// Compares two outputs line by line. Of equal lines only `around` stay beside each difference.
-pub fn compare(earlier: &str, later: &str, around: usize) -> Vec<Line> {
-    let (a, b) = (lines(earlier), lines(later));
+/// Compares two outputs line by line, the last [`MAX_LINES`] of each. Of equal lines only `around`
+/// stay beside each difference.
+pub fn compare(earlier: &[String], later: &[String], around: usize) -> Vec<Line> {
+    let last = |lines: &'_ [String]| lines.len().saturating_sub(MAX_LINES);
+    let (a, b) = (&earlier[last(earlier)..], &later[last(later)..]);
     let keys = |lines: &[String]| -> Vec<String> { lines.iter().map(|l| masked(l)).collect() };
-    let (ka, kb) = (keys(&a), keys(&b));
-    folded(differences(&a, &b, &ka, &kb), around)
-}
-
-fn lines(text: &str) -> Vec<String> {
-    let all: Vec<String> = text.lines().map(crate::text::output).collect();
-    all[all.len().saturating_sub(MAX_LINES)..].to_vec()
+    let (ka, kb) = (keys(a), keys(b));
+    folded(differences(a, b, &ka, &kb), around)
 }
 
 /// A line without what differs from run to run anyway: digits, and directories of paths.
@@ -118,6 +115,11 @@ fn folded(all: Vec<Line>, around: usize) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compare(a: &str, b: &str, around: usize) -> Vec<Line> {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        super::compare(&lines(a), &lines(b), around)
+    }
 
     #[test]
     fn numbers_times_and_paths_do_not_count() {
