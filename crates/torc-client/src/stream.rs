@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use torc_model::api::{EventView, PulseView};
 use torc_model::ids::WorkflowId;
+use torc_model::json::from_text;
 
 /// The server sends a comment every few seconds; a stream that is silent for longer than this is
 /// dead.
@@ -61,7 +62,7 @@ impl EventStream {
     pub async fn next(&mut self) -> Result<EventView, Error> {
         loop {
             if let Some(message) = self.parser.pop() {
-                let event: EventView = serde_json::from_str(&message).map_err(|e| {
+                let event: EventView = from_text(&message).map_err(|e| {
                     self.client.protocol(format!("event of workflow {}: {e}", self.workflow))
                 })?;
                 self.last_id = Some(event.id);
@@ -158,7 +159,7 @@ impl PulseStream {
     async fn next_frame(&mut self) -> Result<PulseView, Error> {
         loop {
             if let Some(message) = self.parser.pop() {
-                return serde_json::from_str(&message).map_err(|e| {
+                return from_text(&message).map_err(|e| {
                     self.client.protocol(format!("pulse of workflow {}: {e}", self.workflow))
                 });
             }

@@ -18,6 +18,7 @@ pub mod files;
 pub mod filter;
 pub mod forecast;
 pub mod ids;
+pub mod json;
 pub mod labels;
 pub mod layout;
 pub mod plan;

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use torc_model::api::{AttemptPacket, CompletionReport, RunnerRegistered, StartReport, StepEvents};
 use torc_model::ids::{AttemptId, WorkflowId};
+use torc_model::json::from_text;
 
 const DONE_KEY: u64 = 0;
 const REPORT_KEY: u64 = u64::MAX;
@@ -183,14 +184,13 @@ pub async fn run() -> Result<(), Error> {
 fn read_hello() -> Result<Hello, Error> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(|e| Error::system("hear the runner", e))?;
-    serde_json::from_str(&line)
-        .map_err(|e| Error::system("understand the runner", std::io::Error::other(e)))
+    from_text(&line).map_err(|e| Error::system("understand the runner", std::io::Error::other(e)))
 }
 
 fn read_commands(commands: &Mailbox<Command>) {
     for line in std::io::stdin().lines() {
         let Ok(line) = line else { break };
-        match serde_json::from_str(&line) {
+        match from_text(&line) {
             Ok(command) => commands.send(Command::Do(command)),
             Err(error) => {
                 // The same program on both sides: this is a bug, and an attempt that is not started

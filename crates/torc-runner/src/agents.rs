@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use torc_model::ids::AttemptId;
+use torc_model::json::from_text;
 
 /// Nodes that have not answered after this long are left out.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -189,7 +190,7 @@ impl Link {
         let mut output = BufReader::new(output);
         let mut answer = String::new();
         output.read_line(&mut answer)?;
-        match serde_json::from_str(&answer) {
+        match from_text(&answer) {
             Ok(FromAgent::Ready(num_cpus, gpus)) => {
                 Ok(Greeted { link: self, output, num_cpus, gpus })
             }
@@ -290,7 +291,7 @@ pub fn read(
     for line in output.lines() {
         let Ok(line) = line else { break };
         heard.store(now_ms(), Ordering::Relaxed);
-        match serde_json::from_str(&line) {
+        match from_text(&line) {
             Ok(FromAgent::Started(report)) => events.send(Event::Started(report)),
             Ok(FromAgent::Ended(report)) => {
                 let attempt = report.attempt.id;

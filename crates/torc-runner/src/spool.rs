@@ -14,6 +14,7 @@ use torc_client::Client;
 use torc_model::api::{CompletionBatch, CompletionReport, ReportResult};
 use torc_model::files::{MAX_SPOOL_BYTES as MAX_BYTES, SPOOL as DIR, spool_file};
 use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::json::from_text;
 
 /// Ending of the file that says that the owner of a spool has left.
 const LEFT: &str = "left";
@@ -238,13 +239,13 @@ fn read_spool(path: &Path) -> Option<Abandoned> {
     }
     let text = read_kept(path)?;
     let mut lines = text.lines();
-    let header: Header = serde_json::from_str(lines.next()?).ok()?;
+    let header: Header = from_text(lines.next()?).ok()?;
     let is_gone = header.owner.is_dead() || path.with_extension(LEFT).exists();
     if !is_gone && header.owner.is_here() {
         return None;
     }
     // The last line may be torn: its runner died while writing it, before anything relied on it.
-    let reports = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let reports = lines.filter_map(|line| from_text(line).ok()).collect();
     let Header { runner_id, workflow_id, .. } = header;
     Some(Abandoned { path: path.into(), runner_id, workflow_id, is_gone, reports })
 }

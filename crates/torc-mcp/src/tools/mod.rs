@@ -118,6 +118,6 @@ impl From<torc_client::Error> for ToolError {
 
 /// A value of ours as JSON.
 pub(crate) fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, ToolError> {
-    serde_json::to_value(value)
+    torc_model::json::plain(value)
         .map_err(|error| ToolError::Torc(format!("the answer cannot be written: {error}")))
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use torc_model::json::from_text;
 use torc_model::steps::Outcome;
 
 /// One line.
@@ -55,7 +56,7 @@ impl Journal {
     /// The lines of an earlier attempt's journal; a piece of a line at the end is not one.
     pub fn read(path: &Path) -> Option<Vec<Line>> {
         let text = torc_fs::read_text(path, torc_fs::Trust::Log, MAX_BYTES).ok()?;
-        Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        Some(text.lines().filter_map(|line| from_text(line).ok()).collect())
     }
 }
 

@@ -397,7 +397,7 @@ fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result
 
 /// JSON out of the database.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(|e| corrupt(e.to_string()))
+    torc_model::json::from_text(text).map_err(|e| corrupt(e.to_string()))
 }
 
 fn corrupt(message: String) -> rusqlite::Error {

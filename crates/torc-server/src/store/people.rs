@@ -503,7 +503,7 @@ pub fn update_user_data(tx: &mut Tx<'_>, row: i64, data: &serde_json::Value) -> 
 }
 
 fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
-    let rules: Vec<Rule> = serde_json::from_str(text)
+    let rules: Vec<Rule> = torc_model::json::from_text(text)
         .map_err(|e| Refusal::invalid("rules", format!("not a list of rules: {e}")))?;
     CompiledHandler::new(name, &rules).map_err(|e| Refusal::invalid("rules", e.to_string()))?;
     Ok(())

@@ -103,8 +103,7 @@ impl Packed<'_> {
     }
 
     fn tables(&mut self, record: &Record) -> Result<()> {
-        let all = serde_json::to_value(record)
-            .unwrap_or_else(|error| unreachable!("our own types: {error}"));
+        let all = crate::output::plain(record);
         for (name, value) in all.as_object().into_iter().flatten() {
             let mut text = serde_json::to_vec_pretty(value)
                 .unwrap_or_else(|error| unreachable!("our own types: {error}"));

@@ -51,8 +51,7 @@ pub async fn full(client: &Client, workflow: WorkflowView) -> Result<Value> {
     whole.insert(MARK.into(), json!(VERSION));
     whole.insert("exported_ms".into(), json!(human::now_ms()));
     whole.insert("run_started_ms".into(), json!(status.started_ms));
-    let record = serde_json::to_value(&record)
-        .unwrap_or_else(|error| unreachable!("our own types: {error}"));
+    let record = crate::output::plain(&record);
     if let Value::Object(record) = record {
         whole.extend(record);
     }
@@ -147,7 +146,7 @@ fn ours(value: &Value) -> std::result::Result<(Value, Past), String> {
         "adjustments": list("adjustments"),
         "runners": list("runners"),
     });
-    let past = serde_json::from_value(past).map_err(|error| format!("its past: {error}"))?;
+    let past = torc_model::json::from_plain(&past).map_err(|error| format!("its past: {error}"))?;
     let spec = value.get("spec").cloned().ok_or("it has no `spec`")?;
     Ok((spec, past))
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use torc_client::Client;
 use torc_model::event::EventKind;
+use torc_model::json::from_plain;
 use torc_model::steps::{ErrorKind, Report, Row};
 
 /// Show what the steps of a job did
@@ -37,7 +38,7 @@ impl Args {
             )));
         };
         let report = match &attempt.steps {
-            Some(steps) => serde_json::from_value::<Report>(steps.clone()).map_err(|error| {
+            Some(steps) => from_plain::<Report>(steps).map_err(|error| {
                 Error::usage(format!("what the steps did cannot be read: {error}"))
             })?,
             // Where nothing is told of steps, the attempt itself tells all.

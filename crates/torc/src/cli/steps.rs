@@ -131,8 +131,8 @@ impl Test {
         let report = run_locally(local).map_err(Error::io("run", "the handler"))?;
         let steps: Report = report
             .steps
-            .clone()
-            .and_then(|steps| serde_json::from_value(steps).ok())
+            .as_ref()
+            .and_then(|steps| torc_model::json::from_plain(steps).ok())
             .unwrap_or_default();
         context.output.value(&steps, |steps| job_steps::render(&job, 1, steps))?;
         if report.return_code == 0 {

@@ -246,7 +246,7 @@ fn past(export: &Value) -> Read<Past> {
         "jobs": jobs, "attempts": attempts,
         "user_data": [], "events": [], "classifications": [], "adjustments": [], "runners": [],
     });
-    serde_json::from_value(past).map_err(|error| format!("its results: {error}"))
+    torc_model::json::from_plain(&past).map_err(|error| format!("its results: {error}"))
 }
 
 fn attempt(id: i64, result: &Map<String, Value>, names: &HashMap<i64, Value>) -> Read<Value> {

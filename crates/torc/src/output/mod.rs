@@ -143,12 +143,9 @@ impl Output {
     }
 }
 
-/// A value as JSON has it. It goes through the text that the server writes too, so that there is one
-/// serializer for each type in the program.
-fn plain(value: &(impl Serialize + ?Sized)) -> Value {
-    serde_json::to_vec(value)
-        .and_then(|text| serde_json::from_slice(&text))
-        .unwrap_or_else(|error| unreachable!("our own types: {error}"))
+/// A value as JSON has it.
+pub fn plain(value: &(impl Serialize + ?Sized)) -> Value {
+    torc_model::json::plain(value).unwrap_or_else(|error| unreachable!("our own types: {error}"))
 }
 
 /// Prints bytes that are data.

@@ -6,6 +6,7 @@ use rusqlite::types::{FromSql, Value};
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::de::DeserializeOwned;
 use torc_model::api::Page;
+use torc_model::json::from_text;
 
 /// Which part of a list, in which order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,7 +190,7 @@ impl List {
 /// A column with JSON text, or NULL.
 pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
-    text.map(|text| serde_json::from_str(&text).map_err(|e| conversion(row, column, e))).transpose()
+    text.map(|text| from_text(&text).map_err(|e| conversion(row, column, e))).transpose()
 }
 
 /// A column with one of our words.
