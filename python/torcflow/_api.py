@@ -142,13 +142,13 @@ class Client(ClientBase):
         """Changes a failure handler; failures from now on follow it."""
         return cast('types.FailureHandlerView', self._connection.request("PUT", f"/failure_handlers/{_quote(id)}", body=body, has_body=True))
 
-    def list_files(self, *, workflow_id: int | None = None, name: str | None = None, path: str | None = None, search: str | None = None, produced_by_job_id: int | None = None, needed_by_job_id: int | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_FileView:
+    def list_files(self, *, workflow_id: int | None = None, name: str | None = None, path: str | None = None, search: str | None = None, produced_by_job_id: int | None = None, needed_by_job_id: int | None = None, look: bool | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_FileView:
         """Lists files."""
-        return cast('types.Page_FileView', self._connection.request("GET", "/files", {"workflow_id": workflow_id, "name": name, "path": path, "search": search, "produced_by_job_id": produced_by_job_id, "needed_by_job_id": needed_by_job_id, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
+        return cast('types.Page_FileView', self._connection.request("GET", "/files", {"workflow_id": workflow_id, "name": name, "path": path, "search": search, "produced_by_job_id": produced_by_job_id, "needed_by_job_id": needed_by_job_id, "look": look, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
 
-    def iter_files(self, *, workflow_id: int | None = None, name: str | None = None, path: str | None = None, search: str | None = None, produced_by_job_id: int | None = None, needed_by_job_id: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.FileView]:
+    def iter_files(self, *, workflow_id: int | None = None, name: str | None = None, path: str | None = None, search: str | None = None, produced_by_job_id: int | None = None, needed_by_job_id: int | None = None, look: bool | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.FileView]:
         """Every item of `list_files`, page after page."""
-        return self._pages(lambda start: self.list_files(workflow_id=workflow_id, name=name, path=path, search=search, produced_by_job_id=produced_by_job_id, needed_by_job_id=needed_by_job_id, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
+        return self._pages(lambda start: self.list_files(workflow_id=workflow_id, name=name, path=path, search=search, produced_by_job_id=produced_by_job_id, needed_by_job_id=needed_by_job_id, look=look, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
 
     def get_file(self, id: int) -> types.FileView:
         """One file."""
@@ -703,9 +703,9 @@ class Client(ClientBase):
         do."""
         return cast('types.RecoveryView', self._connection.request("POST", f"/workflows/{_quote(id)}/sync_status", body=body))
 
-    def get_timeline(self, id: int, *, run_id: int | None = None, after: int | None = None) -> bytes:
+    def get_timeline(self, id: int, *, run_id: int | None = None, after: int | None = None, rows: str | None = None, from_ms: int | None = None, until_ms: int | None = None) -> bytes:
         """Attempts over time, as columns of little-endian numbers."""
-        return cast('bytes', self._connection.request("GET", f"/workflows/{_quote(id)}/timeline", {"run_id": run_id, "after": after}))
+        return cast('bytes', self._connection.request("GET", f"/workflows/{_quote(id)}/timeline", {"run_id": run_id, "after": after, "rows": rows, "from_ms": from_ms, "until_ms": until_ms}))
 
     def get_workflow_why(self, id: int) -> types.WorkflowWhyView:
         """Why the jobs of a workflow that have not ended are where they are, grouped by reason."""

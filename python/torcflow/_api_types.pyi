@@ -475,14 +475,20 @@ class FamilyView(TypedDict):
     name: str
     number: int
     total: int
+class FileNow(TypedDict):
+    mtime_ms: NotRequired[int | None]
+    size: NotRequired[int | None]
+    state: FileState
 class FileRef(TypedDict):
     min_size: NotRequired[int]
     name: str
     path: str
+FileState = Literal['there', 'missing', 'changed', 'awaited', 'unknown']
 class FileView(TypedDict):
     id: int
     mtime_ms: NotRequired[int | None]
     name: str
+    now: NotRequired[FileNow | None]
     path: str
     size: NotRequired[int | None]
     workflow_id: WorkflowId

@@ -2,17 +2,18 @@
 // @ts-check
 import { s } from "./dom.js";
 
-/** A line of numbers with its area. @param {number[]} values @param {{label: string, cls?: string, max?: number}} options */
+/** A line of numbers with its area, and perhaps a second line over it. @param {number[]} values @param {{label: string, cls?: string, max?: number, over?: number[]}} options */
 export function spark(values, options) {
   const [w, height] = [240, 44];
-  const top = Math.max(1, options.max || 0, ...values);
+  const top = Math.max(1, options.max || 0, ...values, ...(options.over || []));
   const x = (/** @type {number} */ i) => (values.length < 2 ? 0 : (i / (values.length - 1)) * w);
   const y = (/** @type {any} */ v) => height - 2 - (v / top) * (height - 6);
-  const points = values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`);
+  const line = (/** @type {number[]} */ all) => all.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ");
+  const points = line(values);
   return s("svg.spark", { viewBox: `0 0 ${w} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": options.label, class: options.cls || "" },
     options.max ? s("line.limit", { x1: 0, x2: w, y1: y(options.max), y2: y(options.max) }) : null,
-    values.length > 1 ? s("polygon.area", { points: `0,${height} ${points.join(" ")} ${w},${height}` }) : null,
-    values.length > 1 ? s("polyline.line", { points: points.join(" ") }) : null);
+    values.length > 1 ? s("polygon.area", { points: `0,${height} ${points} ${w},${height}` }) : null,
+    values.length > 1 ? s("polyline.line", { points }) : null, options.over ? s("polyline.limit", { points: line(options.over), fill: "none" }) : null);
 }
 
 /** Dots on a line from 0 to the limit, with the limit and a proposal marked.

@@ -53,12 +53,15 @@ function details(data) {
   return Object.entries(data || {}).filter(([key, v]) => v !== null && v !== "" && v !== false && !(key === "run_id" && v === 1)).map(part).join(" · ").slice(0, 300);
 }
 
+/** @type {Record<string, string>} */
+const FILE_STATES = { there: "✓ there", missing: "✕ missing", changed: "⚠ changed since", awaited: "not written yet", unknown: "cannot be seen from the server" };
+
 /** @param {Place} place */
 export async function data(place) {
   const id = place.workflow;
-  const [files, values] = await Promise.all([get("/files", { workflow_id: id, limit: 500 }), get("/user_data", { workflow_id: id, limit: 500 })]);
+  const [files, values] = await Promise.all([get("/files", { workflow_id: id, limit: 500, look: true }), get("/user_data", { workflow_id: id, limit: 500 })]);
   put(place.main, h("h1", "Data"),
-    h("h2", `Files (${num(files.total_count)})`), files.items.length ? grid(["Name", "Path", "State", "Changed", "Size"], files.items.map((/** @type {any} */ f) => [f.name, f.path, f.mtime_ms ? "✓ there" : "not seen yet", clock(f.mtime_ms), f.size === null || f.size === undefined ? "–" : bytes(f.size)])) : h("p.empty", "The spec names no files."),
+    h("h2", `Files (${num(files.total_count)})`), files.items.length ? grid(["Name", "Path", "State", "Changed", "Size"], files.items.map((/** @type {any} */ f) => [f.name, f.path, FILE_STATES[f.now.state] || f.now.state, clock(f.now.mtime_ms), bytes(f.now.size)])) : h("p.empty", "The spec names no files."),
     h("h2", `User data (${num(values.total_count)})`), values.items.length ? grid(["Name", "Value"], values.items.map((/** @type {any} */ v) => [v.name, h("code", v.data === null || v.data === undefined ? "–" : JSON.stringify(v.data).slice(0, 400))])) : h("p.empty", "The spec names no user data."));
 }
 

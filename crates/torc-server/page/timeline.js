@@ -25,7 +25,7 @@ export async function timeline(place) {
   let by = place.params.get("rows") || "runner";
   const squeeze = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", onchange: () => { span = null; lay(); } }));
   put(place.main, h("div.row", h("h1", "Timeline"), says, h("span.push.row", null,
-    h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; place.replace(`w/${id}/timeline${by === "runner" ? "" : "?rows=" + by}`); lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
+    h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; place.replace(`w/${id}/timeline${by === "runner" ? "" : "?rows=" + by}`); if (raw && (raw.picture || raw.more)) load(); else lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
     h("label.inline", squeeze, "squeeze pauses"),
     tool("−", "Zoom out", () => zoom(1.5)), tool("+", "Zoom in", () => zoom(1 / 1.5)), tool("All", "Show all", () => { span = null; draw(); }),
     tool("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })),
@@ -38,15 +38,19 @@ export async function timeline(place) {
   /** @type {any[]} */ let families = [];
   /** By pixel of the strip. @type {ReturnType<typeof crowds> | null} */ let crowd = null;
   /** The end that is predicted: early, likely and late, ms from the begin. @type {number[] | null} */ let ghost = null;
-  let now = 0, shownNow = 0, current = -1, last = 1;
+  let now = 0, shownNow = 0, current = -1, last = 1, seenBefore = "", finer = 0;
 
   const end = (/** @type {number} */ i) => (data.length[i] === OPEN ? shownNow : data.start[i] + data.length[i]);
   const range = () => span || [0, last];
   const family = (/** @type {number} */ i) => (data.meta[i] >>> 4) & 0xfff;
 
+  /** Of many attempts the server draws those together that share a pixel, and the ones in the span that is seen anew. */
   async function load() {
-    const [bytes, view] = await Promise.all([buffer(`/workflows/${id}/timeline`), get(`/workflows/${id}/families`)]);
+    const seen = span && raw && raw.picture ? `&from_ms=${Math.round(raw.base + span[0])}&until_ms=${Math.round(raw.base + span[1])}` : "";
+    const [bytes, view] = await Promise.all([buffer(`/workflows/${id}/timeline${by === "job" ? "" : `?rows=${by}${seen}`}`), get(`/workflows/${id}/families`)]);
+    current = -1;
     raw = decode(bytes);
+    seenBefore = seen;
     families = view.families;
     now = view.is_complete ? 0 : Math.max(0, view.at_ms - raw.base);
     const key = (/** @type {string} */ background, /** @type {string} */ text) => h("span", h("span.key", { style: { background } }), text);
@@ -71,9 +75,11 @@ export async function timeline(place) {
     last = Math.max(1, shownNow);
     for (let i = 0; i < data.n; i++) last = Math.max(last, end(i));
     if (ghost) last = Math.max(last, ghost[3]);
+    if (raw.picture) last = Math.max(last, raw.picture.last_ms);
+    squeeze.disabled = !!raw.picture;
     laid.names = by === "family" ? families.map((f) => f.name) : by === "job" ? [...seen.keys()].map((job) => `job ${job}`) : raw.runners.map((/** @type {any} */ r) => r.host);
     crowd = null;
-    put(says, `${count(data.n, "attempt")} on ${count(data.runners.length, "runner")}`);
+    put(says, `${count(raw.picture ? raw.picture.attempts : data.n, "attempt")}${raw.several.size ? " (narrow ones drawn together)" : ""} on ${count(data.runners.length, "runner")}`);
     draw();
   }
 
@@ -148,6 +154,15 @@ export async function timeline(place) {
     canvas.dataset.row = String(row);
     clearTimeout(teller);
     teller = setTimeout(tellSpan, 120);
+    clearTimeout(finer);
+    if (raw.picture && (span || seenBefore)) finer = setTimeout(refine, 300);
+  }
+
+  /** What is seen, one by one where it can be. */
+  function refine() {
+    const [from, until] = range();
+    const key = span ? `&from_ms=${Math.round(raw.base + from)}&until_ms=${Math.round(raw.base + until)}` : "";
+    if (key !== seenBefore && !brush && !down) load().catch(() => {});
   }
 
   /** What is predicted: nothing but a light hatch, which is no bar. @param {CanvasRenderingContext2D} c @param {number[]} xs @param {number} height @param {(name: string) => string} ink */
@@ -222,6 +237,7 @@ export async function timeline(place) {
       busy += b - a;
       if ((data.meta[i] & 15) >= 4) bad++;
     }
+    if (raw.picture && seenBefore) [n, bad] = [raw.picture.attempts, raw.picture.failed];
     const text = `Selected ${clock(data.base + times.back(Math.max(0, from)))} to ${clock(data.base + times.back(until))} (${dur((until - from) / 1000)}): ${count(n, "attempt")}, ${num(bad)} of them failed, ${(busy / (until - from)).toFixed(1)} at once on average.`;
     if (chosen.textContent !== text) put(chosen, text);
   }
@@ -275,7 +291,7 @@ export async function timeline(place) {
       span = brush[1] - brush[0] > Math.max(5, last / 400) ? brush : null;
       brush = null;
       draw();
-    } else if (down && !moved) { const i = under(e); if (i >= 0) place.go(`j/${data.job[i]}`); }
+    } else if (down && !moved) { const i = under(e); if (data.several.has(i)) zoom(0.1, data.start[i]); else if (i >= 0) place.go(`j/${data.job[i]}`); }
     down = false;
   });
   canvas.addEventListener("pointercancel", () => { down = false; brush = null; draw(); });
@@ -316,12 +332,13 @@ export async function timeline(place) {
     const of = families[family(i)];
     const took = raw.length[i] === OPEN ? now - raw.start[i] : raw.length[i];
     const said = [badge(STATES[data.meta[i] & 15]), h("p.quiet", `${dur(took / 1000)} from ${clock(data.base + raw.start[i])}, waited ${dur(data.wait[i] / 1000)}`)];
-    put(tip, h("strong", of ? of.name : `job ${data.job[i]}`), said);
+    put(tip, h("strong", of ? of.name : `job ${data.job[i]}`), raw.several.has(i) ? "several attempts; a click shows them larger" : said);
+    if (raw.several.has(i)) return;
     const one = await get(`/jobs/${data.job[i]}`).catch(() => null);
     if (asked === i && one) put(tip, h("strong", one.name), said);
   }
 
-  const store = (/** @type {string} */ kind) => { if (raw) save(kind, id, raw, now, families, laid.slot); };
+  const store = (/** @type {string} */ kind) => { if (raw) save(kind, id, raw, now, families); };
 
   const watcher = new ResizeObserver(draw);
   watcher.observe(box);

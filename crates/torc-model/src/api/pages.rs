@@ -372,6 +372,16 @@ pub struct CriticalJob {
 }
 
 words! {
+    /// What stands in a row of a timeline.
+    TimelineRows {
+        /// The attempts of a runner.
+        Runner = "runner",
+        /// Those of a family.
+        Family = "family",
+    }
+}
+
+words! {
     /// What can be done with many jobs at once.
     ActWord {
         /// Try them again as they are.

@@ -269,6 +269,36 @@ pub struct FileView {
     pub mtime_ms: Option<i64>,
     /// Size seen at the last initialize.
     pub size: Option<i64>,
+    /// What is there now, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<FileNow>,
+}
+
+/// What the server sees of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FileNow {
+    /// What has become of it.
+    pub state: FileState,
+    /// Modification time, ms since 1970.
+    pub mtime_ms: Option<i64>,
+    /// Bytes.
+    pub size: Option<i64>,
+}
+
+words! {
+    /// What has become of a file.
+    FileState {
+        /// It is there as its job wrote it, or as it was when the jobs that read it were opened.
+        There = "there",
+        /// It was there, or a job that succeeded should have written it.
+        Missing = "missing",
+        /// Its time or its size is another one than then.
+        Changed = "changed",
+        /// A job is to write it, and has not yet.
+        Awaited = "awaited",
+        /// Its file system does not answer.
+        Unknown = "unknown",
+    }
 }
 
 /// Asks to run again what has changed.

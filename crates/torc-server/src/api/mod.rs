@@ -58,6 +58,7 @@ mod schedulers;
 mod server;
 mod sessions;
 mod shown;
+mod timeline;
 mod tokens;
 mod user_data;
 mod walls;

@@ -11,8 +11,6 @@ use crate::clock::now_ms;
 use crate::store::FamilyCounts;
 use crate::store::read::{FamilyIndex, Grouping, MAX_GROUPS};
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -438,51 +436,4 @@ pub async fn get_critical_path(
     let make = async { Ok(app.reader().critical_path(id, now_ms()).await?) };
     let path = app.inner.shown.critical_path.get(id, app.stamp(id).await?, make).await?;
     Ok(Json((*path).clone()))
-}
-
-/// Which attempts.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct GetTimeline {
-    /// Of this run only.
-    pub run_id: Option<i64>,
-    /// After the attempt with this row id: `after` of an earlier answer.
-    pub after: Option<i64>,
-}
-
-/// Attempts over time, as columns of little-endian numbers.
-///
-/// The bytes: `TTL1`, u32 n, i64 base_ms, u32 flags (bit 0: more follow), u32 length of the JSON at
-/// the end; then n times u32 each of job id, start, length (u32::MAX: it runs), wait before the
-/// start (all in ms, starts since base_ms), and `runner << 16 | family << 4 | state`; then JSON with
-/// `runners`, `family_cpus` (number of a family, CPUs that one of its jobs asks for) and `after`. States count queued, claimed, running, completed, failed, canceled,
-/// terminated from 0.
-#[utoipa::path(
-    get,
-    path = "/workflows/{id}/timeline",
-    operation_id = "get_timeline",
-    tag = "page",
-    params(("id" = i64, Path, description = "The workflow."), GetTimeline),
-    responses((status = 200, description = "At most 300,000 attempts.", body = String, content_type = "application/octet-stream"), Refusals),
-    security(("token" = ["runner", "job"]))
-)]
-pub async fn get_timeline(
-    State(app): State<App>,
-    caller: Caller,
-    Path(id): Path<i64>,
-    Query(query): Query<GetTimeline>,
-) -> Result<Response, ApiError> {
-    let id = WorkflowId(id);
-    caller.check(id)?;
-    let stamp = app.stamp(id).await?;
-    let after = query.after.unwrap_or(0);
-    let bytes = match (query.run_id, after) {
-        (None, 0) => {
-            let make = async { Ok(app.reader().timeline(id, None, 0).await?) };
-            (*app.inner.shown.timeline.get(id, stamp, make).await?).clone()
-        }
-        (run, after) => app.reader().timeline(id, run, after).await?,
-    };
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }

@@ -9,7 +9,7 @@ use super::{
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
     log_diff, log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, pulse,
     relations, remedies, requirements, reservations, results, runners, samples, schedulers, server,
-    sessions, tokens, user_data, webhooks, why, workflows,
+    sessions, timeline, tokens, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -157,7 +157,7 @@ routes! {
     route!(pages::list_resources),
     route!(pages::get_graph),
     route!(pages::get_critical_path),
-    route!(pages::get_timeline),
+    route!(timeline::get_timeline),
     route!(sessions::create_code),
     route!(sessions::list_sessions, sessions::create_session),
     route!(sessions::get_current_session, sessions::delete_current_session),

@@ -30,6 +30,8 @@ pub struct Shown {
     pub graph: Cache<FamilyGraph>,
     pub critical_path: Cache<CriticalPathView>,
     pub timeline: Cache<Vec<u8>>,
+    pub picture_by_runner: Cache<Vec<u8>>,
+    pub picture_by_family: Cache<Vec<u8>>,
     pub forecast: Cache<ForecastView>,
     pub allocations: Cache<Vec<AllocationUse>>,
 }
@@ -46,6 +48,8 @@ impl Default for Shown {
             graph: Cache::new(Duration::ZERO),
             critical_path: Cache::new(later),
             timeline: Cache::new(later),
+            picture_by_runner: Cache::new(later),
+            picture_by_family: Cache::new(later),
             forecast: Cache::new(later),
             allocations: Cache::new(later),
         }

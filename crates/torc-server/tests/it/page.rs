@@ -509,6 +509,14 @@ async fn the_timeline_has_a_bar_for_every_attempt_that_started() {
     let names = u32::from_le_bytes(bytes[20..24].try_into().unwrap()) as usize;
     let names: Value = serde_json::from_slice(&bytes[bytes.len() - names..]).unwrap();
     assert_eq!(names["runners"][0]["host"], "here");
+    for wrong in
+        ["rows=job", "from_ms=1", "rows=runner&from_ms=1", "rows=family&from_ms=5&until_ms=4"]
+    {
+        let refused = world.get(&format!("/workflows/{id}/timeline?{wrong}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}: {refused:?}");
+    }
+    let looked = world.get("/files?look=true").await;
+    assert_eq!(looked.status, StatusCode::BAD_REQUEST, "{looked:?}");
 }
 
 #[tokio::test]

@@ -262,8 +262,9 @@ fn jobs_stand_by_family_and_a_failure_tells_what_was_done() {
 name: w
 resource_monitor: {granularity: time_series, sample_interval_seconds: 0.2}
 failure_handlers: [{name: again, rules: [{exit_codes: [4], max_retries: 2}]}]
+files: [{name: made, path: made.txt}]
 jobs:
-  - {name: prep, command: "true"}
+  - {name: prep, command: "touch made.txt", output_files: [made]}
   - {name: "train_{i}", command: "test {i} != 7 || { sleep 1.5; exit 4; }", failure_handler: again, parameters: {i: "1:130"}}
 "#;
     let test = Test::new().file("w.yaml", spec);
@@ -271,8 +272,12 @@ jobs:
     let jobs = test.torc(["-f", "json", "jobs", "list", "--where", "name:train_7"]).success();
     let (page, link) = served(&test, &[]);
     let job = &jobs.json()["jobs"][0]["id"];
-    walk_with(&lab, json!({"do": "families", "link": link, "workflow": 1, "job": job}), |_| {
-        test.torc(["jobs", "act", "retry", "--where", "name:train_7"]).success();
+    walk_with(&lab, json!({"do": "families", "link": link, "workflow": 1, "job": job}), |step| {
+        match step {
+            "touch" => test.shell("touch -d '1 hour' made.txt").success(),
+            "remove" => test.shell("rm made.txt").success(),
+            _ => test.torc(["jobs", "act", "retry", "--where", "name:train_7"]).success(),
+        };
     });
     end(page);
 }
@@ -398,6 +403,28 @@ fn a_hundred_thousand_jobs_are_shown_within_the_budgets() {
     let written = test.torc(["-f", "json", "report", "-o", "run.html"]).success().json();
     assert!(written["bytes"].as_i64().unwrap() <= 6 << 20, "{written}");
     walk(&lab, json!({"do": "report", "file": test.path("run.html")}));
+    // Four attempts of each job are more than are sent one by one.
+    add_attempts(&test.path(".torc/torc.db"));
+    let mut page = test.command(program.as_deref().unwrap_or(TORC), ["ui", "--no-browser"]).spawn();
+    let link = page.wait_for_stdout("http://127.0.0.1").trim().to_owned();
+    let task = json!({"do": "picture", "link": link, "workflow": 1, "job": 1, "budgets": budgets});
+    for (what, figure) in walk(&lab, task).as_object().into_iter().flatten() {
+        eprintln!("{what}: {figure}");
+    }
+    end(page);
+}
+
+fn add_attempts(database: &Path) {
+    let db = rusqlite::Connection::open(database).unwrap();
+    db.execute_batch(
+        "PRAGMA synchronous = OFF;
+         INSERT INTO attempt (workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, compute_node_id, token, claimed_ms,
+             started_ms, ended_ms, ended_by, return_code, cause, exec_seconds)
+         SELECT 1, job_id, 1, n.value, state, 'initial', created_ms, compute_node_id, 't', claimed_ms, started_ms + 600000 * (n.value - 1),
+             ended_ms + 600000 * (n.value - 1), 'runner', return_code, cause, exec_seconds
+         FROM attempt, json_each('[2, 3, 4]') n;",
+    )
+    .unwrap();
 }
 
 /// Attempts of all jobs on eight runners, one in a thousand failed.

@@ -232,6 +232,13 @@ const jobs = {
     const commands = await page.evaluate(() => [...document.querySelectorAll("dialog .command code")].map((one) => one.textContent));
     if (commands[0] !== "torc mcp config claude" || !commands[1].includes(`job ${task.job} of workflow 1`)) wrong(`the agent gets ${JSON.stringify(commands)}`);
     await page.click("dialog button:has-text('Close')");
+    await page.goto(address("w/ID/data"));
+    const state = async (text) => { await page.reload(); await page.waitForSelector(`tr:has-text("made.txt") td:has-text("${text}")`).catch(() => wrong(`no file is ${text}`)); };
+    await state("✓ there");
+    step("touch");
+    await state("⚠ changed since");
+    step("remove");
+    await state("✕ missing");
     // The state of the job that is open is told as it changes.
     await page.goto(address("j/JOB"));
     await page.waitForSelector("h1");
@@ -507,6 +514,43 @@ const jobs = {
     await page.goto(address("w/ID/graph?group=job"));
     await page.waitForSelector(".problem:has-text('more than 10000')");
     console.log("FIGURES " + JSON.stringify(figures));
+  },
+
+  /** A timeline of more attempts than are sent one by one: drawn together, and one by one in a span. */
+  async picture() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 720 } }));
+    await page.goto(task.link);
+    await settled(page);
+    const took = [];
+    for (let i = 0; i < 4; i++) {
+      await page.goto(address("w/ID"));
+      await page.waitForSelector(".families tbody tr");
+      const begin = Date.now();
+      await page.click("nav a:has-text('Timeline')");
+      await page.waitForFunction(() => document.querySelector("canvas")?.dataset.row);
+      took.push(Date.now() - begin);
+    }
+    const median = took.slice(1).sort((a, b) => a - b)[1];
+    if (median > task.budgets.timeline) wrong(`the picture took ${took.join(", ")} ms, the budget is ${task.budgets.timeline} ms`);
+    const says = (text) => page.waitForFunction((part) => document.querySelector("h1 + [role=status]")?.textContent.includes(part), text);
+    await says("400,004 attempts (narrow ones drawn together)");
+    const box = await page.locator(".timeline canvas").boundingBox();
+    const y = box.y + 20;
+    await page.mouse.move(box.x + 400, y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + 450, y, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction(() => /^\d[\d,]* attempts on 8 runners$/.test(document.querySelector("h1 + [role=status]")?.textContent || ""), null, { timeout: 30000 });
+    await page.waitForSelector(".chosen:has-text('Selected')");
+    const some = Number((await page.textContent("h1 + [role=status]")).split(" ")[0].replaceAll(",", ""));
+    if (!(some > 5000 && some < 60000)) wrong(`${some} attempts in a twentieth`);
+    await page.click("button[aria-label='Show all']");
+    await says("400,004 attempts (narrow ones drawn together)");
+    await page.selectOption("select[aria-label='Rows']", "family");
+    await says("400,004 attempts (narrow ones drawn together)");
+    await page.goto(address("w/ID/resources"));
+    await page.waitForSelector("h2:has-text('Use over time')");
+    console.log("FIGURES " + JSON.stringify({ "first picture of 400,000 attempts": median, "the same at first": took[0] }));
   },
 
   /** A report from disk, without a network. */

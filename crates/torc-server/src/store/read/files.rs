@@ -2,7 +2,7 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader};
-use rusqlite::Row;
+use rusqlite::{OptionalExtension as _, Row};
 use torc_model::api::{FileView, Page};
 use torc_model::ids::WorkflowId;
 
@@ -32,6 +32,20 @@ pub struct FileFilter {
     pub needed_by_job_id: Option<i64>,
 }
 
+/// The job that writes a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writer {
+    /// There is none.
+    None,
+    /// It has not succeeded so far.
+    NotYet,
+    /// It has succeeded.
+    Done {
+        /// When that was.
+        ended_ms: i64,
+    },
+}
+
 impl Reader {
     /// One page of files.
     pub async fn list_files(
@@ -59,6 +73,34 @@ impl Reader {
         .await
     }
 
+    /// Where the files of a workflow are, and when the job that writes each of these last succeeded:
+    /// none where no job writes it.
+    pub async fn writers_of_files(
+        &self,
+        workflow: WorkflowId,
+        files: Vec<i64>,
+    ) -> Result<(Option<String>, Vec<Writer>), ReadError> {
+        self.read(move |connection| {
+            let sql = "SELECT directory FROM workflow WHERE id = ?";
+            let directory = connection.prepare_cached(sql)?.query_row([workflow.0], |row| row.get(0))?;
+            let sql = "SELECT i.job_id, (SELECT max(a.ended_ms) FROM attempt a WHERE a.job_id = i.job_id AND a.state = 'completed') \
+                       FROM job_item i JOIN job j ON j.id = i.job_id \
+                       WHERE j.workflow_id = ?1 AND i.kind = 'output_file' AND i.item_id = ?2 LIMIT 1";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut writers = Vec::with_capacity(files.len());
+            for file in files {
+                let writer = statement.query_row((workflow.0, file), |row| row.get(1)).optional()?;
+                writers.push(match writer {
+                    None => Writer::None,
+                    Some(None) => Writer::NotYet,
+                    Some(Some(ended_ms)) => Writer::Done { ended_ms },
+                });
+            }
+            Ok((directory, writers))
+        })
+        .await
+    }
+
     /// One file.
     pub async fn get_file(&self, id: i64) -> Result<FileView, ReadError> {
         self.read(move |connection| LIST.get(connection, "file", id, view)).await
@@ -73,5 +115,6 @@ fn view(row: &Row<'_>) -> rusqlite::Result<FileView> {
         path: row.get("path")?,
         mtime_ms: row.get("mtime_ms")?,
         size: row.get("size")?,
+        now: None,
     })
 }

@@ -10,11 +10,16 @@
 //! (4 bits).
 
 use super::{ReadError, Reader};
-use serde_json::json;
+use foldhash::fast::RandomState;
+use rusqlite::Connection;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use torc_model::api::Capacity;
 use torc_model::ids::WorkflowId;
 use torc_model::status::AttemptState;
+
+/// A map of millions of ids.
+pub type Map<V> = HashMap<i64, V, RandomState>;
 
 /// Attempts in one answer at most.
 pub const MAX_ATTEMPTS: i64 = 300_000;
@@ -36,18 +41,14 @@ impl Reader {
             let mut rows = statement.query((id.0, run_id, after, MAX_ATTEMPTS + 1))?;
             let mut columns = Columns::default();
             let mut runners = Vec::new();
-            let mut runner_index: HashMap<i64, u32> = HashMap::new();
+            let mut index = Map::default();
             while let Some(row) = rows.next()? {
                 if columns.job.len() as i64 == MAX_ATTEMPTS {
                     columns.more = true;
                     break;
                 }
-                let runner: Option<i64> = row.get(5)?;
-                let next = runner_index.len() as u32;
-                let place = *runner_index.entry(runner.unwrap_or(0)).or_insert_with(|| {
-                    runners.push(runner.unwrap_or(0));
-                    next
-                });
+                let runner = row.get::<_, Option<i64>>(5)?.unwrap_or(0);
+                let runner = place(&mut index, &mut runners, runner);
                 let state: String = row.get(7)?;
                 let state = AttemptState::ALL.iter().position(|s| s.as_str() == state);
                 columns.push(&Bar {
@@ -56,60 +57,100 @@ impl Reader {
                     created: row.get(2)?,
                     started: row.get(3)?,
                     ended: row.get(4)?,
-                    meta: (place.min(0xffff) << 16)
-                        | (row.get::<_, u32>(6)?.min(0xfff) << 4)
-                        | state.unwrap_or(0) as u32,
+                    meta: meta(runner, row.get(6)?, state.unwrap_or(0)),
                 });
-            }
-            let mut named = Vec::new();
-            let mut host = connection.prepare_cached("SELECT hostname, kind, ended_ms, stop_by_ms, started_ms, capacity FROM compute_node WHERE id = ?")?;
-            for runner in runners {
-                let facts = host.query_row([runner], |row| {
-                    let capacity: Capacity = super::page::json(row, "capacity")?.unwrap_or_default();
-                    Ok(json!({"cpus": capacity.num_cpus * capacity.equal_nodes(),
-                              "id": runner, "host": row.get::<_, String>(0)?, "kind": row.get::<_, String>(1)?,
-                              "ended_ms": row.get::<_, Option<i64>>(2)?, "stop_by_ms": row.get::<_, Option<i64>>(3)?,
-                              "started_ms": row.get::<_, i64>(4)?}))
-                });
-                named.push(facts.unwrap_or_else(|_| json!({"id": runner, "host": "?", "kind": "?"})));
             }
             let cursor = columns.last_id;
-            let sql = "SELECT j.family, max(coalesce(j.num_cpus, r.num_cpus, 1)) FROM job j \
-                       LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
-                       WHERE j.workflow_id = ? GROUP BY 1 ORDER BY 1";
-            let cpus = connection
-                .prepare_cached(sql)?
-                .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+            let (named, cpus) = (self::runners(connection, runners)?, family_cpus(connection, id)?);
             Ok(columns.into_bytes(&json!({"runners": named, "family_cpus": cpus, "after": cursor})))
         })
         .await
     }
 }
 
-struct Bar {
-    id: i64,
-    job: i64,
-    created: i64,
-    started: i64,
-    ended: Option<i64>,
-    meta: u32,
+/// The place of a runner among those that were seen before.
+pub fn place(index: &mut Map<u32>, named: &mut Vec<i64>, runner: i64) -> u32 {
+    let next = index.len() as u32;
+    *index.entry(runner).or_insert_with(|| {
+        named.push(runner);
+        next
+    })
 }
 
+/// Runner, family and state in one number.
+pub fn meta(runner: u32, family: u32, state: usize) -> u32 {
+    (runner.min(0xffff) << 16) | (family.min(0xfff) << 4) | state as u32
+}
+
+/// What is told of runners.
+pub fn runners(connection: &Connection, ids: Vec<i64>) -> Result<Vec<Value>, ReadError> {
+    let sql = "SELECT hostname, kind, ended_ms, stop_by_ms, started_ms, capacity FROM compute_node WHERE id = ?";
+    let mut host = connection.prepare_cached(sql)?;
+    let named = ids.into_iter().map(|runner| {
+        let facts = host.query_row([runner], |row| {
+            let capacity: Capacity = super::page::json(row, "capacity")?.unwrap_or_default();
+            Ok(json!({"cpus": capacity.num_cpus * capacity.equal_nodes(),
+                      "id": runner, "host": row.get::<_, String>(0)?, "kind": row.get::<_, String>(1)?,
+                      "ended_ms": row.get::<_, Option<i64>>(2)?, "stop_by_ms": row.get::<_, Option<i64>>(3)?,
+                      "started_ms": row.get::<_, i64>(4)?}))
+        });
+        facts.unwrap_or_else(|_| json!({"id": runner, "host": "?", "kind": "?"}))
+    });
+    Ok(named.collect())
+}
+
+/// CPUs that a job of each family asks for.
+pub fn family_cpus(connection: &Connection, id: WorkflowId) -> Result<Vec<(i64, i64)>, ReadError> {
+    let sql = "SELECT j.family, max(coalesce(j.num_cpus, r.num_cpus, 1)) FROM job j \
+               LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+               WHERE j.workflow_id = ? GROUP BY 1 ORDER BY 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// An attempt that has started.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    pub id: i64,
+    pub job: i64,
+    pub created: i64,
+    pub started: i64,
+    pub ended: Option<i64>,
+    pub meta: u32,
+}
+
+/// What is sent.
 #[derive(Default)]
-struct Columns {
+pub struct Columns {
     job: Vec<u32>,
     started: Vec<i64>,
     length: Vec<u32>,
     wait: Vec<u32>,
     meta: Vec<u32>,
-    base: Option<i64>,
+    /// The first start.
+    pub base: Option<i64>,
     last_id: i64,
     more: bool,
 }
 
 impl Columns {
-    fn push(&mut self, bar: &Bar) {
+    /// How many bars there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.job.len()
+    }
+
+    /// Adds a bar that may stand for several attempts.
+    pub fn push_drawn(&mut self, bar: &Bar, several: bool) {
+        self.push(bar);
+        if let Some(wait) = self.wait.last_mut().filter(|_| several) {
+            *wait = super::picture::SEVERAL;
+        }
+    }
+
+    /// Adds an attempt.
+    pub fn push(&mut self, bar: &Bar) {
         let short = |ms: i64| u32::try_from(ms.max(0)).unwrap_or(u32::MAX - 1);
         self.job.push(u32::try_from(bar.job).unwrap_or(u32::MAX));
         self.started.push(bar.started);
@@ -120,7 +161,8 @@ impl Columns {
         self.last_id = bar.id;
     }
 
-    fn into_bytes(self, names: &serde_json::Value) -> Vec<u8> {
+    /// As they are sent, with names behind them.
+    pub fn into_bytes(self, names: &Value) -> Vec<u8> {
         let names = names.to_string();
         let base = self.base.unwrap_or(0);
         let mut bytes = Vec::with_capacity(24 + self.job.len() * 20 + names.len());
