@@ -19,7 +19,7 @@ use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 use torc_model::api::{ErrorCode, PageScope, Role};
@@ -90,9 +90,24 @@ impl Scope {
     }
 }
 
-/// Marks an answer to a request with a good token.
-#[derive(Clone, Copy, Debug)]
-pub struct Authenticated;
+/// Travels with a request, and is told when it has shown a good token. Not with the answer: that of a
+/// claim may take half a minute, and for so long its connection would count as a stranger's.
+#[derive(Clone)]
+pub struct Acquaintance(Arc<dyn Fn() + Send + Sync>);
+
+impl Acquaintance {
+    /// Calls this.
+    pub fn new(is_known: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_known))
+    }
+
+    /// The caller of this request is known.
+    pub(super) fn tell(head: &Parts) {
+        if let Some(Self(is_known)) = head.extensions.get() {
+            is_known();
+        }
+    }
+}
 
 /// Who is asking.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@
 //! takes far more than finding it there, for its many small steps all have left the processor's
 //! caches since the last time.
 
-use super::auth::{Authenticated, Caller};
+use super::auth::{Acquaintance, Caller};
 use super::{App, guard, page, router};
 use crate::audit::Actor;
 use crate::clock::now_ms;
@@ -117,7 +117,7 @@ fn at_once(app: &App, head: &Parts) -> Option<Response> {
     let text = app.reader().remembered_status(id, now_ms(), app.store().progress(id)?)?;
     let mut answer = Response::new(Body::from(text));
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer.extensions_mut().insert(Authenticated);
+    Acquaintance::tell(head);
     Some(answer)
 }
 

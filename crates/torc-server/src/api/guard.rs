@@ -86,16 +86,15 @@ async fn guarded(
     let (mut head, body) = request.into_parts();
     check_host(&app.inner.hosts, &head)?;
     let caller = auth::identify(app, rules, &head).await?;
-    let (actor, is_known) = (app.actor(&caller, &head), caller != auth::Caller::Stranger);
+    let actor = app.actor(&caller, &head);
+    if caller != auth::Caller::Stranger {
+        auth::Acquaintance::tell(&head);
+    }
     head.extensions.insert(caller);
     limit_time(time_limit(&head), async {
         wait_until_open(app, &head).await?;
         let answer = next.run(Request::from_parts(head, body));
-        let mut answer = audit::scope(actor, answer).await;
-        if is_known {
-            answer.extensions_mut().insert(auth::Authenticated);
-        }
-        Ok(answer)
+        Ok(audit::scope(actor, answer).await)
     })
     .await
 }

@@ -66,7 +66,7 @@ mod webhooks;
 mod why;
 mod workflows;
 
-pub use auth::Authenticated;
+pub use auth::Acquaintance;
 pub use front::Front;
 pub use guard::Hosts;
 pub use logs::read_log;

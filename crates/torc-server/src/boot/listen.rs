@@ -1,7 +1,7 @@
 //! Accepts connections and serves them, within limits, until it is told to stop.
 
 use super::tls::Tls;
-use crate::api::{Authenticated, Front};
+use crate::api::{Acquaintance, Front};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -208,24 +208,24 @@ pub(super) async fn serve_connection<S>(
 {
     let spoke = Arc::new(AtomicBool::new(false));
     let is_evicted = stranger.is_evicted.clone();
-    let stranger = Arc::new(stranger);
     let is_known = Arc::new(AtomicBool::new(false));
+    let acquaintance = {
+        let is_known = is_known.clone();
+        Acquaintance::new(move || {
+            if !is_known.swap(true, Ordering::Relaxed) {
+                stranger.leave();
+            }
+        })
+    };
     let service = {
         let spoke = spoke.clone();
-        hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             spoke.store(true, Ordering::Relaxed);
-            let answer = front.answer(request);
-            let (stranger, is_known) = (stranger.clone(), is_known.clone());
-            async move {
-                let answer = answer.await;
-                if !is_known.load(Ordering::Relaxed)
-                    && answer.extensions().get::<Authenticated>().is_some()
-                {
-                    is_known.store(true, Ordering::Relaxed);
-                    stranger.leave();
-                }
-                Ok::<_, Infallible>(answer)
+            if !is_known.load(Ordering::Relaxed) {
+                request.extensions_mut().insert(acquaintance.clone());
             }
+            let answer = front.answer(request);
+            async move { Ok::<_, Infallible>(answer.await) }
         })
     };
     let connection = http1::Builder::new()

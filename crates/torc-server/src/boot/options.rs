@@ -56,7 +56,7 @@ impl Options {
             retention: None,
             embedded: false,
             announce: true,
-            max_connections: 4096,
+            max_connections: 16_384,
             detect_file_system: file_system::detect,
         }
     }

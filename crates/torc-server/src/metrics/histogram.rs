@@ -37,6 +37,12 @@ impl Histogram {
         (bounds, count + self.buckets[BOUNDS_US.len()].load(Relaxed))
     }
 
+    /// How many.
+    #[cfg(test)]
+    pub fn count(&self) -> u64 {
+        self.cumulative().1
+    }
+
     /// All of it together, in seconds.
     pub(super) fn sum(&self) -> f64 {
         self.sum_ns.load(Relaxed) as f64 / 1e9

@@ -168,8 +168,8 @@ fn caps(tx: &Tx<'_>, id: WorkflowId, settings: &AutoRecover) -> Result<Caps, Fai
     let largest = |capacity: &Capacity| {
         u64::try_from(capacity.memory_bytes / capacity.num_nodes.max(1)).ok().filter(|m| *m > 0)
     };
-    let here = tx.state.runners.values().filter(|runner| runner.workflow == id);
-    caps.memory_bytes = here.filter_map(|runner| largest(&runner.capacity)).max();
+    let here = tx.state.runners.of(id);
+    caps.memory_bytes = here.filter_map(|(_, runner)| largest(&runner.capacity)).max();
     Ok(caps)
 }
 

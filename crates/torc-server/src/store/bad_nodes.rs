@@ -51,11 +51,11 @@ fn others<'a>(
     tx: &'a Tx<'_>,
     id: WorkflowId,
     host: &'a str,
-) -> impl Iterator<Item = (&'a RunnerId, &'a Runner)> {
+) -> impl Iterator<Item = (RunnerId, &'a Runner)> {
     let in_contact = tx.uptime - LEASE_SECONDS * 1000;
-    tx.state.runners.iter().filter(move |(_, other)| {
+    tx.state.runners.of(id).filter(move |(_, other)| {
         let is_there = other.heard.is_some_and(|heard| heard >= in_contact);
-        other.workflow == id && other.host != host && other.quarantine.is_none() && is_there
+        other.host != host && other.quarantine.is_none() && is_there
     })
 }
 
@@ -85,14 +85,12 @@ fn set(
     }
     let why = request.reason.as_deref().unwrap_or("a user said so");
     names::check_line("reason", why)?;
-    let here = |(_, other): &(&RunnerId, &Runner)| other.workflow == id && other.host == host;
-    let mut runners: Vec<RunnerId> =
-        tx.state.runners.iter().filter(here).map(|(id, _)| *id).collect();
+    let here = tx.state.runners.of(id).filter(|(_, other)| other.host == host);
+    let runners: Vec<RunnerId> = here.map(|(id, _)| id).collect();
     if runners.is_empty() {
         let message = format!("workflow {id} has no runner on `{host}`");
         return Err(Refusal::invalid("hostname", message).into());
     }
-    runners.sort_unstable();
     let until = tx.now + seconds * 1000;
     for runner in &runners {
         match request.release {
@@ -186,7 +184,6 @@ pub fn neighbours(tx: &Tx<'_>, id: WorkflowId, runner: &Runner) -> Vec<RunnerId>
     if others(tx, id, &runner.host).next().is_none() {
         return Vec::new();
     }
-    let here =
-        |(_, other): &(&RunnerId, &Runner)| other.workflow == id && other.host == runner.host;
-    tx.state.runners.iter().filter(here).map(|(id, _)| *id).collect()
+    let here = tx.state.runners.of(id).filter(|(_, other)| other.host == runner.host);
+    here.map(|(id, _)| id).collect()
 }

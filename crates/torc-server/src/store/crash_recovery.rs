@@ -524,10 +524,8 @@ fn end_ownerless(
     dry_run: bool,
     view: &mut RecoveryView,
 ) -> Result<(), Failed> {
-    let known: Vec<RunnerId> = tx.state.runners.keys().copied().collect();
-    let workflow = tx.workflow(id)?;
-    let ghosts: Vec<RunnerId> =
-        workflow.runners_with_work().into_iter().filter(|r| !known.contains(r)).collect();
+    let mut ghosts = tx.workflow(id)?.runners_with_work();
+    ghosts.retain(|runner| !tx.state.runners.contains_key(runner));
     for ghost in ghosts {
         let held = tx.workflow(id)?.held_by(ghost).count();
         view.running_jobs_recovered += held as i64;

@@ -90,15 +90,13 @@ fn snapshot(
     };
     let mut machines = assumed_machines(assumed, now);
     if machines.is_empty() {
-        let runners = tx.state.runners.iter().filter(|(_, runner)| runner.workflow == id);
+        let runners = tx.state.runners.of(id);
         machines.extend(runners.map(|(runner, known)| SimulatedMachine {
             until: known.stop_by,
             label: known.label.clone(),
             scheduler: known.scheduler,
-            ..SimulatedMachine::new(*runner, known.capacity.clone(), now)
+            ..SimulatedMachine::new(runner, known.capacity.clone(), now)
         }));
-        // The order of a hash map would make every answer another one.
-        machines.sort_by_key(|machine| machine.id);
         machines.extend(planned_machines(tx, id)?);
     }
     let mut waits_for_nodes = false;

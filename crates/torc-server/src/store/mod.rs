@@ -38,6 +38,7 @@ mod regenerate;
 mod remedies;
 mod reservations;
 mod revise;
+mod runner_table;
 mod runners;
 mod shared_outputs;
 mod spawn;
@@ -46,6 +47,7 @@ mod tidy;
 mod tokens;
 mod unneeded;
 mod waiting;
+mod wakes;
 mod webhooks;
 mod why;
 mod writer;
@@ -70,6 +72,7 @@ pub use writer::Progress;
 
 use crate::blocking::blocking;
 use crate::slow_files;
+use pool_runners::PoolWait;
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -815,12 +818,15 @@ impl Store {
         let deadline = Instant::now() + wait(request.wait_seconds);
         loop {
             let (this, audience) = (request.clone(), audience.clone());
-            let (response, wakes) = self
+            let (response, waits) = self
                 .writer
                 .call_routine(move |tx| pool_runners::claim(tx, id, &this, &audience))
                 .await?;
-            let Some(mut wakes) = wakes else { return Ok(response) };
-            if tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_err() {
+            let Some(PoolWait { mut wakes, at_most_ms }) = waits else { return Ok(response) };
+            let pause = at_most_ms.map(|ms| Duration::from_millis(ms.max(0).unsigned_abs() + 1));
+            let until = pause.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
+            let is_late = tokio::time::timeout_at(until.into(), wakes.changed()).await.is_err();
+            if is_late && Instant::now() >= deadline {
                 return Ok(response);
             }
             request.unable.clear();
@@ -870,6 +876,7 @@ impl Store {
         let deadline = Instant::now() + wait(request.wait_seconds);
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
+        let runner = request.runner_id;
         let mut reports: Option<(Vec<_>, Vec<_>)> = None;
         let mut request = Arc::new(request);
         loop {
@@ -877,8 +884,12 @@ impl Store {
             wakes.mark_unchanged();
             let this = request.clone();
             let begin = Instant::now();
-            let mut response =
-                self.writer.call_routine(move |tx| runners::claim(tx, id, &this, nonce)).await?;
+            let (mut response, own) = self
+                .writer
+                .call_routine(move |tx| {
+                    Ok((runners::claim(tx, id, &this, nonce)?, runners::own_wakes(tx, runner)))
+                })
+                .await?;
             let metrics = self.metrics();
             metrics.claims.observe(begin.elapsed());
             metrics.claimed_attempts.add(response.attempts.len() as u64);
@@ -894,7 +905,7 @@ impl Store {
                 || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
             let waited = !done && {
                 let _counted = metrics.waiting_claims.enter();
-                tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok()
+                tokio::time::timeout_at(deadline.into(), wakes.changed(own)).await.is_ok()
             };
             if !waited {
                 response.started = std::mem::take(started);

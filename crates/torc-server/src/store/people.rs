@@ -14,7 +14,7 @@ use torc_model::api::{
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
 use torc_model::event::EventKind;
-use torc_model::ids::{JobId, WorkflowId};
+use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::Rule;
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::{Adjustable, JobStatus};
@@ -277,9 +277,10 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     refuse_delete(tx, id, force)?;
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
-    let gone: Vec<_> = tx.state.runners.extract_if(|_, runner| runner.workflow == id).collect();
-    for (runner, _) in gone {
-        tx.state.pools.runner_ended(runner, id, tx.uptime);
+    let gone: Vec<RunnerId> = tx.state.runners.of(id).map(|(runner, _)| runner).collect();
+    for runner in gone {
+        let pool = tx.state.runners.remove(&runner).and_then(|known| known.pool);
+        tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
     }
     // A client that follows events by their numbers must never meet an old number again.
     persist::remember(tx.db, "next_event_id", tx.state.next_event)?;

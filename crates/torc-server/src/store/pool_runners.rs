@@ -73,7 +73,8 @@ fn known<'a>(tx: &'a mut Tx<'_>, id: PoolRunnerId) -> Result<&'a mut Member, Fai
     }
     let member = tx.state.pools.members.get_mut(&id).ok_or_else(|| has_ended(id))?;
     member.heard = uptime;
-    Ok(member)
+    tx.state.pools.stir(id);
+    tx.state.pools.members.get_mut(&id).ok_or_else(|| has_ended(id).into())
 }
 
 fn has_ended(id: PoolRunnerId) -> Refusal {
@@ -110,14 +111,21 @@ fn weights(tx: &Tx<'_>) -> Result<HashMap<String, f64>, Failed> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Which workflow a pool runner should begin to serve. Without one, the receiver hears when to look
-/// again.
+/// What a pool runner that gets no answer waits for.
+pub struct PoolWait {
+    /// Hears when to look again.
+    pub wakes: watch::Receiver<u64>,
+    /// After this many milliseconds a workflow counts again that was left out here.
+    pub at_most_ms: Option<i64>,
+}
+
+/// Which workflow a pool runner should begin to serve, or what it waits for.
 pub fn claim(
     tx: &mut Tx<'_>,
     id: PoolRunnerId,
     request: &PoolClaimRequest,
     audience: &Audience,
-) -> Result<(PoolClaimResponse, Option<watch::Receiver<u64>>), Failed> {
+) -> Result<(PoolClaimResponse, Option<PoolWait>), Failed> {
     let member = known(tx, id)?;
     member.audience = Some(audience.clone());
     let ordered = member.ordered;
@@ -134,7 +142,9 @@ pub fn claim(
     let wakes = pools.wakes(id);
     let workflow_id = if leave { None } else { pools.grant(&look, id) };
     let is_answer = leave || workflow_id.is_some();
-    Ok((PoolClaimResponse { workflow_id, leave }, wakes.filter(|_| !is_answer)))
+    let at_most_ms = pools.left_out_until(id).map(|until| until - uptime);
+    let wait = wakes.filter(|_| !is_answer).map(|wakes| PoolWait { wakes, at_most_ms });
+    Ok((PoolClaimResponse { workflow_id, leave }, wait))
 }
 
 fn split(state: &mut State, now: i64) -> (&mut super::pools::Pools, Look<'_>) {

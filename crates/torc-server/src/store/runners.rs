@@ -3,10 +3,12 @@
 use super::load::parse;
 use super::persist::{json, signed};
 use super::refusal::Refusal;
+use super::runner_table::Runners;
 use super::writer::{Failed, Runner, Tx};
 use crate::boot::identity;
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
+use tokio::sync::watch;
 use torc_engine::{Change, Claim, Claimed, End, Lost};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
@@ -64,7 +66,7 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
             }
             // One in an allocation has waited for its nodes, and its workflow was judged when it was
             // initialized.
-            let is_first = tx.state.runners.values().all(|other| other.workflow != id);
+            let is_first = tx.state.runners.of(id).next().is_none();
             if is_first && request.scheduler.is_none() && !request.force {
                 super::shared_outputs::refuse_stored(tx, id)?;
             }
@@ -175,7 +177,10 @@ fn insert_runner(
         super::pool_runners::runner_came(tx, pool, request.workflow_id, id)?;
     }
     // A runner that was alone hears that another one could do what it holds.
-    tx.wake_all();
+    let others = tx.state.runners.of(request.workflow_id);
+    if others.filter(|(other, known)| *other != id && !known.leaving).take(2).count() == 1 {
+        tx.woken.insert(request.workflow_id);
+    }
     let data =
         serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
     tx.write(
@@ -222,6 +227,9 @@ fn heard(
     match tx.state.runners.get_mut(&id) {
         Some(runner) if workflow.is_none_or(|w| w == runner.workflow) => {
             runner.heard = Some(uptime);
+            if let Some(pool) = runner.pool {
+                tx.state.pools.stir(pool);
+            }
             Ok(runner.workflow)
         }
         Some(_) => Err(Refusal::conflict(
@@ -298,6 +306,12 @@ pub fn claim(
     Ok(response)
 }
 
+/// A runner of a pool is woken by itself for work: its pool runner is shared with others.
+pub fn own_wakes(tx: &mut Tx<'_>, id: RunnerId) -> Option<watch::Receiver<u64>> {
+    tx.state.runners.get(&id)?.pool?;
+    Some(tx.state.pools.runner_wakes(id))
+}
+
 /// Why a runner of a pool gets nothing although there is work.
 const OTHERS_FIRST: &str = "others come first on the pool runner that this runner belongs to";
 
@@ -340,13 +354,13 @@ pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Res
     Ok(())
 }
 
-fn is_alone(runners: &HashMap<RunnerId, Runner>, id: WorkflowId, runner: RunnerId) -> bool {
-    !runners.iter().any(|(other, known)| known.workflow == id && *other != runner && !known.leaving)
+fn is_alone(runners: &Runners, id: WorkflowId, runner: RunnerId) -> bool {
+    !runners.of(id).any(|(other, known)| other != runner && !known.leaving)
 }
 
 /// None of the ready jobs is for the runner that asks, nor for another one that is there.
 fn nobody_takes(
-    runners: &HashMap<RunnerId, Runner>,
+    runners: &Runners,
     workflow: &torc_engine::Workflow,
     id: WorkflowId,
     request: &ClaimRequest,
@@ -360,10 +374,9 @@ fn nobody_takes(
     };
     is_for_others
         && runners
-            .iter()
+            .of(id)
             .filter(|(other, runner)| {
-                let is_there = !runner.leaving && runner.ordered.is_none();
-                runner.workflow == id && **other != request.runner_id && is_there
+                *other != request.runner_id && !runner.leaving && runner.ordered.is_none()
             })
             .all(|(_, runner)| !workflow.has_ready_for(&runner.capacity, runner.label.as_deref()))
 }
@@ -925,8 +938,8 @@ pub fn end_runner(
     tx.db
         .prepare_cached("UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
         .execute(params![runner.0, tx.now, reason])?;
-    tx.state.runners.remove(&runner);
-    tx.state.pools.runner_ended(runner, id, tx.uptime);
+    let pool = tx.state.runners.remove(&runner).and_then(|known| known.pool);
+    tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
     let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
     tx.write(id, vec![Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
     Ok(ended)

@@ -53,13 +53,10 @@ fn place(directory: Option<&str>, path: &str) -> Option<PathBuf> {
 
 /// Workflows other than this one that have a runner and something left to do.
 fn running(tx: &mut Tx<'_>, id: Option<WorkflowId>) -> Result<Vec<WorkflowId>, Failed> {
-    let with_runners: BTreeSet<WorkflowId> = tx
-        .state
-        .runners
-        .values()
-        .filter(|runner| !runner.leaving && Some(runner.workflow) != id)
-        .map(|runner| runner.workflow)
-        .collect();
+    let runners = &tx.state.runners;
+    let has_runner = |other: &WorkflowId| runners.of(*other).any(|(_, runner)| !runner.leaving);
+    let mut with_runners = runners.workflows();
+    with_runners.retain(|other| Some(*other) != id && has_runner(other));
     let mut running = Vec::new();
     for other in with_runners {
         if !tx.workflow(other)?.is_complete() {

@@ -62,13 +62,8 @@ fn of_drained_pool(state: &State, runner: &Runner) -> Option<PoolRunnerId> {
 
 /// Runners of the workflow that take nothing, and what lets them.
 fn explain_idle_runners(state: &State, id: WorkflowId, now: i64, explanation: &mut Explanation) {
-    let mut idle: Vec<(RunnerId, &Runner)> = state
-        .runners
-        .iter()
-        .filter(|(_, runner)| runner.workflow == id && takes_nothing(state, runner, now))
-        .map(|(id, runner)| (*id, runner))
-        .collect();
-    idle.sort_unstable_by_key(|(id, _)| *id);
+    let idle: Vec<(RunnerId, &Runner)> =
+        state.runners.of(id).filter(|(_, runner)| takes_nothing(state, runner, now)).collect();
     for (runner, known) in &idle {
         let host = &known.host;
         let (detail, hint) = match (known.ordered, of_drained_pool(state, known)) {
@@ -147,12 +142,12 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let (state, limits) = (&*tx.state, &tx.state.limits);
     let facts: Vec<RunnerFacts<'_>> = state
         .runners
-        .iter()
-        .filter(|(_, runner)| runner.workflow == id && !takes_nothing(state, runner, now))
+        .of(id)
+        .filter(|(_, runner)| !takes_nothing(state, runner, now))
         .map(|(runner_id, runner)| RunnerFacts {
             host: &runner.host,
             claim: Claim {
-                runner: *runner_id,
+                runner: runner_id,
                 key: "",
                 limit: 1,
                 prefetch: 0,

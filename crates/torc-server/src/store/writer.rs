@@ -16,6 +16,8 @@
 use super::id_marks::Marks;
 use super::pools::{Look, Pools};
 use super::refusal::Refusal;
+use super::runner_table::Runners;
+use super::wakes::{Waiting, Wakes};
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
 use crate::audit::{self, Actor};
@@ -31,7 +33,7 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_engine::{Clocks, Limits, Reservations, Workflow};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, WorkflowId};
 use torc_model::recovery::Health;
 use torc_model::status::RunnerOrder;
 
@@ -177,7 +179,7 @@ pub struct State {
     /// See `load::database_id`.
     pub(super) database_id: String,
     pub(super) workflows: HashMap<WorkflowId, Workflow>,
-    pub(super) runners: HashMap<RunnerId, Runner>,
+    pub(super) runners: Runners,
     pub(super) limits: Limits,
     pub(super) reservations: Reservations,
     pub(super) pools: Pools,
@@ -272,7 +274,7 @@ pub struct Handle {
     open: Arc<AtomicUsize>,
     is_quick: Arc<AtomicBool>,
     events: broadcast::Sender<Arc<EventView>>,
-    wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
+    wakes: Arc<Wakes>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
     signals: Arc<Signals>,
@@ -459,10 +461,9 @@ impl Handle {
         self.events.subscribe()
     }
 
-    /// Changes whenever a waiting claim of this workflow should look again.
-    pub fn wakes(&self, id: WorkflowId) -> watch::Receiver<u64> {
-        let mut wakes = self.wakes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        wakes.entry(id).or_insert_with(|| watch::channel(0).0).subscribe()
+    /// Hears whenever a waiting claim of this workflow should look again.
+    pub fn wakes(&self, id: WorkflowId) -> Waiting {
+        self.wakes.subscribe(id)
     }
 
     /// Changes whenever an action was triggered.
@@ -559,7 +560,7 @@ struct Writer {
     /// When the thread looks again by itself.
     sleeps_until: Option<Instant>,
     is_quick: Arc<AtomicBool>,
-    wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
+    wakes: Arc<Wakes>,
     events: broadcast::Sender<Arc<EventView>>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
@@ -598,7 +599,8 @@ impl Writer {
         let now = crate::clock::now_ms();
         let uptime = crate::clock::boottime_ms();
         if !self.state.reservations.due(uptime, false).is_empty() {
-            self.state.workflows.keys().for_each(|id| wake(&self.wakes, *id));
+            self.state.workflows.keys().for_each(|id| self.wakes.news(*id));
+            self.state.pools.look_at_all();
         }
         let mut due = BTreeSet::new();
         for (id, workflow) in &mut self.state.workflows {
@@ -607,9 +609,8 @@ impl Writer {
                 due.insert(*id);
             }
         }
-        let mut woken = due.clone();
-        self.serve_pools(&due, &mut woken);
-        woken.iter().for_each(|id| wake(&self.wakes, *id));
+        self.serve_pools(&due, &due);
+        due.iter().for_each(|id| self.wakes.work(*id));
     }
 
     /// Carries out a request, and with it those that wait in the channel.
@@ -686,10 +687,13 @@ impl Writer {
         // every job.
         let has_work =
             |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
-        woken.extend(with_work.into_iter().filter(has_work));
-        self.serve_pools(&touched, &mut woken);
+        with_work.retain(has_work);
+        self.serve_pools(&touched, &with_work);
         for id in &woken {
-            wake(&self.wakes, *id);
+            self.wakes.news(*id);
+        }
+        for id in with_work.difference(&woken) {
+            self.wakes.work(*id);
         }
         if outbox {
             self.outbox.notify_one();
@@ -708,12 +712,10 @@ impl Writer {
     }
 
     /// Pools learn what has changed; for whom there is something now, is woken.
-    fn serve_pools(&mut self, touched: &BTreeSet<WorkflowId>, woken: &mut BTreeSet<WorkflowId>) {
+    fn serve_pools(&mut self, touched: &BTreeSet<WorkflowId>, with_work: &BTreeSet<WorkflowId>) {
         let State { pools, workflows, runners, reservations, .. } = &mut self.state;
         let look = Look { workflows, runners, reservations, now: crate::clock::boottime_ms() };
-        let done = pools.after_commit(&self.db, &look, touched, |id| {
-            woken.insert(id);
-        });
+        let done = pools.after_commit(&self.db, &look, touched, with_work);
         if let Err(error) = done {
             tracing::error!(%error, "the index of pools could not be made; it is made anew");
             pools.forget_index();
@@ -751,17 +753,6 @@ fn next_request(messages: &Receiver<Message>, later: &mut VecDeque<Outside>) -> 
             None
         }
     })
-}
-
-fn wake(wakes: &Mutex<HashMap<WorkflowId, watch::Sender<u64>>>, id: WorkflowId) {
-    let mut wakes = wakes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(sender) = wakes.get(&id) {
-        if sender.receiver_count() == 0 {
-            wakes.remove(&id);
-        } else {
-            sender.send_modify(|version| *version += 1);
-        }
-    }
 }
 
 /// Does the work, and writes down who changed something by it.
@@ -872,7 +863,7 @@ impl State {
                 // Which runners there are, the rows say: one may have come or gone in what was
                 // rolled back. What is known only here (when it was last heard, what it was told)
                 // stays.
-                for (id, runner) in &mut fresh.runners {
+                for (id, runner) in fresh.runners.iter_mut() {
                     if let Some(known) = self.runners.remove(id) {
                         *runner = known;
                     }

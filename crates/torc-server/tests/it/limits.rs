@@ -1,7 +1,7 @@
 //! A real listener: what it takes, what it cuts, and how it ends.
 
 use crate::world::BASE;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -175,6 +175,61 @@ async fn a_peer_that_floods_costs_another_peer_nothing() {
     slow.read_exact(&mut answer).await.expect("it was not closed for the others");
     assert_eq!(answer, b"HTTP/1.1 200");
     drop(flood);
+    server.shutdown().await;
+}
+
+/// Sends a body with the owner's token and reads the answer's.
+async fn post(server: &RunningServer, path: &str, body: &Value) -> Value {
+    let answer = exchange(server, with_body(server, path, body).as_bytes()).await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+fn with_body(server: &RunningServer, path: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let more = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    head(server, &format!("POST {BASE}{path}"), &more) + &body
+}
+
+/// Runners wait at the server for half a minute. Their token was seen when they asked.
+#[tokio::test]
+async fn callers_that_wait_for_an_answer_are_not_closed_as_strangers() {
+    let dir = tempfile::tempdir().unwrap();
+    // At most eight of them may be strangers.
+    let options = Options { max_connections: 16, ..Options::new(dir.path()) };
+    let server = Server::start(options).await.unwrap();
+    let capacity = json!({"num_cpus": 1, "memory_bytes": 1 << 30, "num_nodes": 1});
+    let spec = json!({"name": "w", "jobs": [{"name": "a", "command": "true"}, {"name": "b", "command": "true"}]});
+    let created = post(&server, "/workflows", &json!({"spec": spec, "initialize": true})).await;
+    let workflow = &created["id"];
+    let runner = json!({
+        "workflow_id": workflow, "key": "k", "hostname": "there", "boot_id": "b", "pid": 1, "pid_start": 1,
+        "capacity": capacity, "kind": "local", "output_dir": "/tmp",
+    });
+    let runner = post(&server, "/compute_nodes", &runner).await["id"].clone();
+    let path = format!("/workflows/{workflow}/claim");
+    let claim = |key: &str, wait: i64| json!({"runner_id": runner, "key": key, "limit": 1, "capacity": capacity, "wait_seconds": wait});
+    let held = post(&server, &path, &claim("first", 0)).await;
+    assert_eq!(held["attempts"].as_array().unwrap().len(), 1);
+    let mut waiting = Vec::new();
+    for n in 1..=12 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let request = with_body(&server, &path, &claim(&format!("wait-{n}"), 60));
+        stream.write_all(request.as_bytes()).await.unwrap();
+        waiting.push(stream);
+        // The next one comes when this one waits: all of them together would be strangers for a moment.
+        let metrics = head(&server, "GET /metrics", "");
+        let gauge = format!("torc_claims_waiting {n}\n");
+        while !exchange(&server, metrics.as_bytes()).await.contains(&gauge) {}
+    }
+    let cancel = format!("/workflows/{workflow}/cancel");
+    post(&server, &cancel, &json!({})).await;
+    for (n, mut stream) in waiting.into_iter().enumerate() {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "claim {n}: `{answer}`");
+    }
     server.shutdown().await;
 }
 

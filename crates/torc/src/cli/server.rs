@@ -239,6 +239,9 @@ impl Run {
         }
         // Before there are threads, because they take after this one.
         torc_runner::prefer_short_turns();
+        if let Err(error) = raise_file_limit() {
+            context.output.warn(format_args!("the limit of open files stays as it is: {error}"));
+        }
         block_on(async {
             let mut interrupts = Interrupts::listen()?;
             let mut server =
@@ -465,6 +468,14 @@ fn vacuum(context: &Context) -> Result<Exit> {
         })
     })?;
     Ok(Exit::Success)
+}
+
+/// Every runner keeps some connections open. Only this process and not `torc run`: jobs take after their
+/// runner, and some programs go through all descriptors that they could have.
+fn raise_file_limit() -> rustix::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
 }
 
 fn cannot_start(dir: &Path, error: StartError) -> Error {

@@ -7,7 +7,7 @@
 mod askers;
 mod chart;
 mod limit;
-mod machine;
+pub mod machine;
 mod pages;
 mod peers;
 mod report;

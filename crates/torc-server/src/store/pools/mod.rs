@@ -12,13 +12,16 @@
 //!
 //! All of this can be made again from the rows, but for the accounts, which start from zero.
 
+mod news;
+mod room;
 mod shares;
 
+use room::{load, rest};
 pub use shares::{Pool, Shares};
 
-use super::read::{Audience, Sharers, sharers_of};
+use super::read::{Audience, Sharers};
+use super::runner_table::Runners;
 use super::writer::Runner;
-use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -36,6 +39,9 @@ const UNABLE_MS: i64 = 60_000;
 const DRY_MS: i64 = 10_000;
 /// Work that fits only where much more is free waits this long; then one pool runner is kept for it.
 const STARVING_MS: i64 = 30_000;
+/// So long a workflow waits for others of its owner before a new runner is started for it on a pool runner
+/// that serves one of those.
+const SLICE_MS: i64 = 5_000;
 /// Runners that one pool runner has at the same time: each is a process.
 const MAX_RUNNERS: usize = 64;
 /// A pool runner that was silent for longer does not hold its runners up: it starts none.
@@ -66,6 +72,8 @@ pub struct Member {
     left_out: HashMap<WorkflowId, i64>,
     /// Workflows whose runner here was told that others come first.
     gated: BTreeSet<WorkflowId>,
+    /// The workflow whose runner was woken because it is its turn, until something else has changed here.
+    told: Option<WorkflowId>,
     /// What it is told when it asks next.
     offer: Option<WorkflowId>,
     /// Wakes its request, if one waits.
@@ -86,6 +94,7 @@ impl Member {
             runners: BTreeMap::new(),
             left_out: HashMap::new(),
             gated: BTreeSet::new(),
+            told: None,
             offer: None,
             wake: watch::Sender::new(0),
         }
@@ -138,15 +147,26 @@ struct Holding {
     cpus: f64,
 }
 
-/// What of a pool runner is in use.
-#[derive(Default, Debug)]
-struct Load {
-    cpus: i64,
-    memory: i64,
-    jobs: i64,
-    gpus: i64,
-    /// GPUs go to one workflow at a time: each runner chooses among all of them by itself.
-    gpus_of: Option<WorkflowId>,
+/// A workflow whose turn it may be.
+struct Candidate {
+    workflow: WorkflowId,
+    owner: Arc<str>,
+    /// Its owner's place in the queue.
+    place: f64,
+    /// Since when nothing of it was taken.
+    since: i64,
+}
+
+impl Candidate {
+    /// It comes so clearly before another one, which is served already, that a pool runner should begin
+    /// to serve it. Owners that are level would change places with every job otherwise, and workflows of
+    /// one owner too.
+    fn is_worth(&self, served: &Self, shares: &Shares, pool: &Pool, now: i64) -> bool {
+        match self.owner == served.owner {
+            true => self.since + SLICE_MS <= now,
+            false => self.place + shares.slack(pool, &self.owner) < served.place,
+        }
+    }
 }
 
 /// Whose turn it is.
@@ -171,14 +191,44 @@ pub struct Pools {
     /// Pool runners that are kept for work that needs much room.
     kept: HashMap<WorkflowId, PoolRunnerId>,
     turns: u64,
+    /// Pool runners that are not full, as the last look at them found.
+    free: BTreeSet<PoolRunnerId>,
+    /// Pool runners with a runner that was told that others come first.
+    gated: BTreeSet<PoolRunnerId>,
+    /// Pool runners that have something to say for themselves: they are looked at after the commit.
+    stirred: BTreeSet<PoolRunnerId>,
+    /// All that have room are looked at after the commit.
+    is_news: bool,
     /// The index must be made anew.
     is_stale: bool,
+    wakes: RunnerWakes,
+    /// How often a choice was made for a pool runner.
+    #[cfg(test)]
+    pub choices: u64,
+}
+
+/// Wakes waiting claims of runners of pools, each by itself.
+#[derive(Default, Debug)]
+struct RunnerWakes(HashMap<RunnerId, watch::Sender<u64>>);
+
+impl RunnerWakes {
+    fn wake(&self, id: RunnerId) {
+        if let Some(wake) = self.0.get(&id) {
+            wake.send_modify(|version| *version += 1);
+        }
+    }
 }
 
 impl Pools {
     /// There is a pool runner, so that the rest is kept up.
     fn is_used(&self) -> bool {
         !self.members.is_empty()
+    }
+
+    /// What pauses workflows has changed: all that have room are looked at.
+    pub fn look_at_all(&mut self) {
+        self.is_news = true;
+        self.stirred.extend(self.members.keys());
     }
 
     /// Owners, groups or the engine's copies have changed.
@@ -190,11 +240,13 @@ impl Pools {
     pub fn insert(&mut self, id: PoolRunnerId, member: Member) {
         self.is_stale |= !self.is_used();
         self.members.insert(id, member);
+        self.stir(id);
     }
 
     /// A pool runner is gone.
     pub fn remove(&mut self, id: PoolRunnerId, now: i64) {
         self.members.remove(&id);
+        self.stir(id);
         self.kept.retain(|_, member| *member != id);
         let promised: Vec<WorkflowId> = self.promises.keys().copied().collect();
         promised.into_iter().for_each(|workflow| self.keep_promise(id, workflow, now));
@@ -203,6 +255,11 @@ impl Pools {
     /// A receiver that hears when the pool runner should ask again.
     pub fn wakes(&self, id: PoolRunnerId) -> Option<watch::Receiver<u64>> {
         self.members.get(&id).map(|member| member.wake.subscribe())
+    }
+
+    /// A receiver that hears when a runner of a pool should look again for work.
+    pub fn runner_wakes(&mut self, id: RunnerId) -> watch::Receiver<u64> {
+        self.wakes.0.entry(id).or_default().subscribe()
     }
 
     /// Wakes the request of a pool runner.
@@ -220,12 +277,19 @@ impl Pools {
         self.keep_promise(id, workflow, now);
     }
 
+    /// When the first workflow counts again that is left out on a pool runner.
+    pub fn left_out_until(&self, id: PoolRunnerId) -> Option<i64> {
+        self.members.get(&id)?.left_out.values().copied().min()
+    }
+
     /// The jobs of a workflow could not start on a pool runner although it was their turn.
     pub fn pass_over(&mut self, id: PoolRunnerId, workflow: WorkflowId, now: i64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.left_out.insert(workflow, now + DRY_MS);
+            member.told = None;
         }
         self.kept.remove(&workflow);
+        self.is_news = true;
     }
 
     /// The runner of a workflow has come and asked, or will not come: the promise counts no more.
@@ -233,6 +297,7 @@ impl Pools {
         let Some(promised) = self.promises.get_mut(&workflow) else { return };
         if let Some(Promise { pool, owner, .. }) = promised.remove(&id) {
             self.shares.hold(&pool, &owner, -PROMISED_CPUS, now);
+            self.is_news = true;
         }
         if promised.is_empty() {
             self.promises.remove(&workflow);
@@ -243,6 +308,7 @@ impl Pools {
     pub fn close_gate(&mut self, id: PoolRunnerId, workflow: WorkflowId) {
         if let Some(member) = self.members.get_mut(&id) {
             member.gated.insert(workflow);
+            self.gated.insert(id);
         }
     }
 
@@ -282,23 +348,36 @@ impl Pools {
             let change = held - std::mem::replace(&mut holding.cpus, held);
             if change != 0.0 {
                 self.shares.hold(&holding.pool, &holding.owner, change, now);
+                if let Some(member) = self.members.get_mut(&member) {
+                    member.told = None;
+                }
             }
         }
     }
 
-    /// A runner has ended.
-    pub fn runner_ended(&mut self, runner: RunnerId, id: WorkflowId, now: i64) {
+    /// A runner has ended, perhaps one of a pool runner.
+    pub fn runner_ended(
+        &mut self,
+        runner: RunnerId,
+        id: WorkflowId,
+        member: Option<PoolRunnerId>,
+        now: i64,
+    ) {
+        let Some(member) = member else { return };
+        self.stir(member);
+        self.wakes.0.remove(&runner);
         if let Some(Holding { pool, owner, cpus }) = self.holdings.remove(&runner) {
             self.shares.hold(&pool, &owner, -cpus, now);
             if !self.by_owner.contains_key(&owner) {
                 self.shares.rest(&owner);
             }
         }
-        for member in self.members.values_mut() {
-            if member.runners.get(&id) == Some(&runner) {
-                member.runners.remove(&id);
-                member.gated.remove(&id);
-            }
+        if let Some(member) = self.members.get_mut(&member)
+            && member.runners.get(&id) == Some(&runner)
+        {
+            member.runners.remove(&id);
+            member.gated.remove(&id);
+            member.told = None;
         }
     }
 
@@ -326,6 +405,10 @@ impl Pools {
 
     /// Whose turn it is on this pool runner. `is_new`: among workflows that it does not serve yet.
     fn choose(&mut self, look: &Look<'_>, id: PoolRunnerId, is_new: bool) -> Option<Turn> {
+        #[cfg(test)]
+        {
+            self.choices += 1;
+        }
         let now = look.now;
         let member = self.members.get(&id)?;
         if member.ordered.is_some() || self.by_owner.is_empty() {
@@ -336,7 +419,9 @@ impl Pools {
             return None;
         }
         let pool = member.pool.clone();
-        for (_, owner) in self.owners(&pool, now) {
+        // The first of those that are not served here: to begin with it costs a process.
+        let mut newcomer: Option<Candidate> = None;
+        for (place, owner) in self.owners(&pool, now) {
             let member = self.members.get(&id)?;
             let set = self.by_owner.get(&owner).into_iter().flatten();
             for workflow in set.map(|(_, workflow)| *workflow) {
@@ -350,12 +435,24 @@ impl Pools {
                     continue;
                 }
                 let label = member.label.as_deref();
+                let is_served = member.runners.contains_key(&workflow);
                 if engine.has_ready_for(&rest(&member.capacity, &load, workflow), label) {
-                    if is_new && !self.wants_another(engine, member, id, workflow, now) {
-                        continue;
+                    let candidate =
+                        Candidate { workflow, owner: owner.clone(), place, since: ready.since };
+                    let is_wanted = || self.wants_another(engine, member, id, workflow, now);
+                    if is_new {
+                        if is_wanted() {
+                            return Some(self.now(&pool, candidate));
+                        }
+                    } else if is_served {
+                        let first = newcomer
+                            .filter(|first| first.is_worth(&candidate, &self.shares, &pool, now));
+                        return Some(self.now(&pool, first.unwrap_or(candidate)));
+                    } else if newcomer.is_none() && (self.is_promised(id, workflow) || is_wanted())
+                    {
+                        newcomer = Some(candidate);
                     }
-                    self.shares.advance(&pool, &owner);
-                    return Some(Turn::Now(workflow));
+                    continue;
                 }
                 let is_starving = ready.since + STARVING_MS <= now
                     && self.kept.get(&workflow).is_none_or(|kept| *kept == id)
@@ -366,7 +463,17 @@ impl Pools {
                 }
             }
         }
-        None
+        newcomer.map(|first| self.now(&pool, first))
+    }
+
+    fn now(&mut self, pool: &Pool, first: Candidate) -> Turn {
+        self.shares.advance(pool, &first.owner);
+        Turn::Now(first.workflow)
+    }
+
+    /// A pool runner was told to serve this workflow, and its runner has not come yet.
+    fn is_promised(&self, id: PoolRunnerId, workflow: WorkflowId) -> bool {
+        self.promises.get(&workflow).is_some_and(|promised| promised.contains_key(&id))
     }
 
     /// This pool runner could begin to serve a workflow, and those that were told to do not suffice.
@@ -422,148 +529,6 @@ impl Pools {
         }
     }
 
-    /// Takes in what a commit has changed, and wakes those for whom there is something now. `wake` wakes
-    /// the waiting claims of a workflow.
-    pub fn after_commit(
-        &mut self,
-        db: &Connection,
-        look: &Look<'_>,
-        touched: &BTreeSet<WorkflowId>,
-        mut wake: impl FnMut(WorkflowId),
-    ) -> rusqlite::Result<()> {
-        if !self.is_used() {
-            return Ok(());
-        }
-        if std::mem::take(&mut self.is_stale) {
-            self.index_all(db, look)?;
-        } else {
-            for id in touched {
-                self.index(db, look, *id)?;
-            }
-        }
-        if self.ready.is_empty() {
-            return Ok(());
-        }
-        self.open_gates(look, touched, &mut wake);
-        self.offer(look);
-        Ok(())
-    }
-
-    fn index_all(&mut self, db: &Connection, look: &Look<'_>) -> rusqlite::Result<()> {
-        let known: Vec<WorkflowId> = self.ready.keys().copied().collect();
-        let since: HashMap<WorkflowId, i64> =
-            self.ready.iter().map(|(id, ready)| (*id, ready.since)).collect();
-        known.into_iter().for_each(|id| self.forget(id, look.now));
-        // A registration may have been taken back with its transaction.
-        for member in self.members.values_mut() {
-            member.runners.retain(|_, runner| look.runners.contains_key(runner));
-        }
-        for id in look.workflows.keys() {
-            self.index(db, look, *id)?;
-        }
-        for (id, since) in since {
-            if let Some(ready) = self.ready.get_mut(&id) {
-                ready.since = since;
-            }
-        }
-        Ok(())
-    }
-
-    fn index(&mut self, db: &Connection, look: &Look<'_>, id: WorkflowId) -> rusqlite::Result<()> {
-        let has_work = look.workflows.get(&id).is_some_and(Workflow::has_ready);
-        if !has_work {
-            self.forget(id, look.now);
-            return Ok(());
-        }
-        if self.ready.contains_key(&id) {
-            return Ok(());
-        }
-        let Some(sharers) = sharers_of(db, id)? else { return Ok(()) };
-        let owner: Arc<str> = sharers.owner.as_str().into();
-        self.by_owner.entry(owner.clone()).or_default().insert((0, id));
-        self.ready.insert(id, Ready { owner, sharers, turn: 0, since: look.now });
-        Ok(())
-    }
-
-    fn forget(&mut self, id: WorkflowId, now: i64) {
-        let Some(ready) = self.ready.remove(&id) else { return };
-        self.kept.remove(&id);
-        for Promise { pool, owner, .. } in
-            self.promises.remove(&id).into_iter().flat_map(HashMap::into_values)
-        {
-            self.shares.hold(&pool, &owner, -PROMISED_CPUS, now);
-        }
-        let Some(set) = self.by_owner.get_mut(&ready.owner) else { return };
-        set.remove(&(ready.turn, id));
-        if set.is_empty() {
-            self.by_owner.remove(&ready.owner);
-            self.shares.rest(&ready.owner);
-        }
-    }
-
-    /// Runners that were told to wait for others look again when it is their turn, and so do those whose
-    /// pool runner has room again because of another of its runners.
-    fn open_gates(
-        &mut self,
-        look: &Look<'_>,
-        touched: &BTreeSet<WorkflowId>,
-        wake: &mut impl FnMut(WorkflowId),
-    ) {
-        let is_stirred = |member: &Member| {
-            !member.gated.is_empty()
-                || member.runners.len() > 1 && member.runners.keys().any(|id| touched.contains(id))
-        };
-        let stirred: Vec<PoolRunnerId> =
-            self.members.iter().filter(|(_, m)| is_stirred(m)).map(|(id, _)| *id).collect();
-        for id in stirred {
-            let Some(Turn::Now(workflow)) = self.turn(look, id) else { continue };
-            let Some(member) = self.members.get_mut(&id) else { continue };
-            let was_gated = member.gated.remove(&workflow);
-            if member.runners.contains_key(&workflow) && (was_gated || !touched.contains(&workflow))
-            {
-                wake(workflow);
-            }
-        }
-    }
-
-    /// Offers work to pool runners that wait for it: to as many as it takes, and no more.
-    fn offer(&mut self, look: &Look<'_>) {
-        let waits = |member: &Member| member.wake.receiver_count() > 0 && member.offer.is_none();
-        let waiting: Vec<PoolRunnerId> =
-            self.members.iter().filter(|(_, m)| waits(m)).map(|(id, _)| *id).collect();
-        let mut refused: Vec<PoolRunnerId> = Vec::new();
-        for id in waiting {
-            // What an empty pool runner cannot be given, others like it cannot either.
-            if refused.iter().any(|other| self.are_alike(*other, id)) {
-                continue;
-            }
-            match self.grant(look, id) {
-                Some(workflow) => {
-                    if let Some(member) = self.members.get_mut(&id) {
-                        member.offer = Some(workflow);
-                    }
-                    self.nudge(id);
-                }
-                None => refused.push(id),
-            }
-        }
-    }
-
-    fn are_alike(&self, one: PoolRunnerId, other: PoolRunnerId) -> bool {
-        let (Some(one), Some(other)) = (self.members.get(&one), self.members.get(&other)) else {
-            return false;
-        };
-        let is_plain = |member: &Member| {
-            member.runners.is_empty() && member.left_out.is_empty() && member.ordered.is_none()
-        };
-        is_plain(one)
-            && is_plain(other)
-            && one.pool == other.pool
-            && one.audience == other.audience
-            && one.label == other.label
-            && one.capacity == other.capacity
-    }
-
     /// Pool runners whose request waits.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
@@ -592,7 +557,7 @@ impl Pools {
 /// What a decision looks at besides the pools themselves.
 pub struct Look<'a> {
     pub workflows: &'a Workflows,
-    pub runners: &'a HashMap<RunnerId, Runner>,
+    pub runners: &'a Runners,
     pub reservations: &'a Reservations,
     /// By the monotonic clock.
     pub now: i64,
@@ -603,47 +568,14 @@ impl Look<'_> {
     /// wait for it.
     fn is_stuck(&self, member: &Member, workflow: WorkflowId) -> bool {
         let heard = match member.runners.get(&workflow) {
-            Some(runner) => self.runners.get(runner).and_then(|runner| runner.heard),
+            Some(runner) => {
+                let takes_work = |runner: &&Runner| {
+                    !runner.leaving && runner.ordered.is_none() && runner.quarantine.is_none()
+                };
+                self.runners.get(runner).filter(takes_work).and_then(|runner| runner.heard)
+            }
             None => Some(member.heard),
         };
         heard.is_none_or(|heard| heard + SILENT_MS < self.now)
-    }
-}
-
-impl Load {
-    fn is_full(&self, capacity: &Capacity) -> bool {
-        capacity.max_parallel_jobs.is_some_and(|most| self.jobs >= most)
-            || !capacity.ignore_resources && self.cpus >= capacity.num_cpus
-    }
-}
-
-/// What the runners of a pool runner hold, but for that of one workflow.
-fn load(member: &Member, workflows: &Workflows, without: Option<WorkflowId>) -> Load {
-    let mut load = Load::default();
-    for (id, runner) in &member.runners {
-        let Some(workflow) = workflows.get(id).filter(|_| Some(*id) != without) else { continue };
-        for index in workflow.held_by(*runner) {
-            let class = workflow.class_of(index);
-            load.cpus += i64::from(class.cpus);
-            load.memory += i64::try_from(class.memory.unwrap_or(0)).unwrap_or(i64::MAX);
-            load.jobs += 1;
-            if class.gpus > 0 {
-                load.gpus_of = Some(*id);
-                load.gpus += i64::from(class.gpus);
-            }
-        }
-    }
-    load
-}
-
-/// What is left of a capacity for a workflow.
-fn rest(capacity: &Capacity, load: &Load, workflow: WorkflowId) -> Capacity {
-    let has_gpus = load.gpus_of.is_none_or(|other| other == workflow);
-    Capacity {
-        num_cpus: (capacity.num_cpus - load.cpus).max(0),
-        memory_bytes: (capacity.memory_bytes - load.memory).max(0),
-        num_gpus: if has_gpus { (capacity.num_gpus - load.gpus).max(0) } else { 0 },
-        max_parallel_jobs: capacity.max_parallel_jobs.map(|most| (most - load.jobs).max(0)),
-        ..capacity.clone()
     }
 }

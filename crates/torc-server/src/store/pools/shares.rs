@@ -59,6 +59,18 @@ impl Shares {
         account.used + account.held * HORIZON_SECONDS / weight
     }
 
+    /// How far an owner must be behind another one to be given a place at the cost of a new process. Little
+    /// for one who has nothing; else more than a CPU and a tenth of what the owner holds, for so much the
+    /// accounts go up and down by themselves while jobs end and begin.
+    pub fn slack(&self, pool: &Pool, owner: &Arc<str>) -> f64 {
+        const NOTHING_HELD_SECONDS: f64 = 1.0;
+        let account = self.accounts.get(pool).and_then(|accounts| accounts.get(owner));
+        match account.map_or(0.0, |account| account.held) {
+            held if held <= 0.0 => NOTHING_HELD_SECONDS,
+            held => HORIZON_SECONDS * (1.5 + held / 10.0) / self.weight(owner),
+        }
+    }
+
     /// The owner who came first has used this much: an owner who comes back later begins there.
     pub fn advance(&mut self, pool: &Pool, first: &Arc<str>) {
         let used = self.account(pool, first).used;

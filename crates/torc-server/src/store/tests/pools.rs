@@ -258,3 +258,138 @@ async fn pool_runners_that_come_at_once_are_shared_out_between_owners() {
     }
     assert_eq!(given.into_values().collect::<Vec<_>>(), [10, 10, 10, 10]);
 }
+
+/// Pool runners of one CPU, each with a runner that holds a job and waits for more, and one more runner
+/// without a job.
+struct Busy {
+    world: World,
+    children: Vec<Child>,
+    waiting: tokio::task::JoinSet<(WorkflowId, usize)>,
+}
+
+impl Busy {
+    async fn new(owners: &[&str], count: usize) -> Self {
+        let world = World::new();
+        for owner in owners {
+            world.workflow(owner, 10 * count, 1, true).await;
+        }
+        let mut children = Vec::new();
+        for n in 0..count {
+            let pool = world.pool(&format!("p{n}"), 1, None).await;
+            let workflow = world.next(pool, &Audience::All).await.expect("there is work");
+            let mut child = world.child(pool, workflow, 1).await;
+            assert_eq!(world.exchange(&mut child, 0, 1).await, 1);
+            children.push(child);
+        }
+        let mut busy = Self { world, children, waiting: tokio::task::JoinSet::new() };
+        for n in 0..count {
+            busy.listen(n).await;
+        }
+        busy
+    }
+
+    /// A runner waits for more, as it does while its job runs.
+    async fn listen(&mut self, nth: usize) {
+        let child = &self.children[nth];
+        let (store, workflow) = (self.world.store.clone(), child.workflow);
+        let request = ClaimRequest {
+            runner_id: child.runner,
+            key: getrandom::u64().unwrap().to_string(),
+            limit: 100,
+            capacity: cpus(1),
+            time_left_seconds: None,
+            prefetch: 0,
+            wait_seconds: 60.0,
+            started: Vec::new(),
+            completed: Vec::new(),
+            strict_scheduler_match: false,
+            is_alone: None,
+        };
+        let before = self.world.store.metrics().waiting_claims.get();
+        self.waiting.spawn(async move {
+            let answer = store.claim(workflow, request).await.expect("an answer");
+            (workflow, answer.attempts.len())
+        });
+        for _ in 0..1_000_000 {
+            if self.world.store.metrics().waiting_claims.get() > before {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("the claim does not wait");
+    }
+
+    /// How often a claim has looked for work, and how often a pool runner was looked at.
+    async fn looks(&self) -> (u64, u64) {
+        // What was woken by now has asked the writer before this does.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let choices = self.world.store.writer.call(|tx| Ok(tx.state.pools.choices)).await.unwrap();
+        (self.world.store.metrics().claims.count(), choices)
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_is_a_matter_of_its_own_pool_runner() {
+    let mut busy = Busy::new(&["alice", "bob"], 60).await;
+    let before = busy.looks().await;
+    for nth in 0..10 {
+        let child = &mut busy.children[nth];
+        assert_eq!(busy.world.exchange(child, 1, 1).await, 1, "its workflow goes on there");
+    }
+    let after = busy.looks().await;
+    assert_eq!(after.0 - before.0, 10, "no other claim was woken");
+    assert!(after.1 - before.1 <= 30, "{} looks at pool runners for ten ends", after.1 - before.1);
+}
+
+#[tokio::test]
+async fn a_runner_that_comes_wakes_no_claims_but_of_one_that_was_alone() {
+    let busy = Busy::new(&["alice"], 20).await;
+    let other = busy.world.workflow("bob", 1, 1, true).await;
+    let before = busy.looks().await.0;
+    let pool = busy.world.pool("late", 1, None).await;
+    busy.world.child(pool, other, 1).await;
+    busy.world.child(pool, busy.children[0].workflow, 1).await;
+    assert_eq!(busy.looks().await.0, before);
+}
+
+#[tokio::test]
+async fn a_waiting_runner_hears_when_its_pool_runner_has_room_again() {
+    let world = World::new();
+    let first = world.workflow("alice", 1, 1, true).await;
+    let second = world.workflow("bob", 5, 1, true).await;
+    let pool = world.pool("p", 1, None).await;
+    let mut one = world.child(pool, first, 1).await;
+    assert_eq!(world.exchange(&mut one, 0, 1).await, 1);
+    let mut two = world.child(pool, second, 1).await;
+    assert_eq!(world.exchange(&mut two, 0, 1).await, 0, "the CPU is in use");
+    let mut busy = Busy { world, children: vec![two], waiting: tokio::task::JoinSet::new() };
+    busy.listen(0).await;
+    busy.world.exchange(&mut one, 1, 1).await;
+    let woken = tokio::time::timeout(std::time::Duration::from_secs(20), busy.waiting.join_next());
+    assert_eq!(woken.await.expect("it was woken").unwrap().unwrap(), (second, 1));
+}
+
+#[tokio::test]
+async fn a_runner_that_others_came_before_hears_when_it_is_its_turn() {
+    let world = World::new();
+    let first = world.workflow("alice", 50, 1, true).await;
+    let busy_elsewhere = world.pool("q", 4, None).await;
+    let mut more = world.child(busy_elsewhere, first, 4).await;
+    assert_eq!(world.exchange(&mut more, 0, 4).await, 4, "alice holds four CPUs");
+    let pool = world.pool("p", 1, None).await;
+    assert_eq!(world.next(pool, &Audience::All).await, Some(first));
+    let mut one = world.child(pool, first, 1).await;
+    // Bob holds nothing, so he is next; his runner does not come.
+    let second = world.workflow("bob", 1, 1, true).await;
+    assert_eq!(world.exchange(&mut one, 0, 1).await, 0, "others come first");
+    let mut busy = Busy { world, children: vec![one], waiting: tokio::task::JoinSet::new() };
+    busy.listen(0).await;
+    // His job is taken elsewhere.
+    let elsewhere = busy.world.pool("r", 1, None).await;
+    let mut two = busy.world.child(elsewhere, second, 1).await;
+    assert_eq!(busy.world.exchange(&mut two, 0, 1).await, 1);
+    let woken = tokio::time::timeout(std::time::Duration::from_secs(20), busy.waiting.join_next());
+    assert_eq!(woken.await.expect("it was woken").unwrap().unwrap(), (first, 1));
+}

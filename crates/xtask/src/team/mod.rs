@@ -1,12 +1,16 @@
 //! `cargo xtask team`: a server under the load of a team. Simulated users with workflows, clients that ask
 //! for status and write values, and pool runners that start no processes but keep every rule of real ones.
+//! All of it runs beside the server on the same machine, so what the load itself used is told with the rest.
 //!
 //! Three questions are answered: how long a status takes (p99), how fairly the runners were shared between
 //! users (Jain's index of CPU time), and whether anything that the server acknowledged was lost.
 
+mod runners;
+
 use crate::Result;
-use crate::bench::simulated::{end, start};
+use crate::bench::machine;
 use crate::bench::world::{Arena, Server};
+use runners::PoolRunner;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,12 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use torc_client::{Client, Query};
-use torc_model::api::{
-    Capacity, ClaimRequest, CreateToken, CreateWorkflow, ErrorCode, Goodbye, PoolClaimRequest,
-    RegisterPoolRunner, RegisterRunner, ReportVerdict, Role, TokenCreated,
-};
-use torc_model::ids::{PoolRunnerId, WorkflowId};
-use torc_model::status::RunnerKind;
+use torc_model::api::{CreateToken, CreateWorkflow, Role, TokenCreated};
+use torc_model::ids::WorkflowId;
 
 /// Load a server as a team would, and judge its answers
 #[derive(clap::Args)]
@@ -51,9 +51,6 @@ pub struct Args {
     torc: Option<PathBuf>,
 }
 
-/// A simulated runner without work leaves its workflow after this long, as real ones do.
-const IDLE_SECONDS: f64 = 5.0;
-
 /// A user, and what is known of their workflows.
 struct User {
     client: Client,
@@ -73,6 +70,10 @@ struct Team {
     /// Since then everything is counted: the beginning is crowded.
     counted_from: Instant,
     over: watch::Receiver<bool>,
+    /// Requests of all kinds.
+    requests: AtomicU64,
+    /// Runners that pool runners started for a workflow.
+    registered: AtomicU64,
     /// What should not happen, the first few.
     faults: Mutex<Vec<String>>,
 }
@@ -83,6 +84,10 @@ impl Team {
         if faults.len() < 20 {
             faults.push(text);
         }
+    }
+
+    fn sent(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
@@ -140,18 +145,28 @@ impl Args {
             owner_of,
             counted_from: begun + warm_up,
             over,
+            requests: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
             faults: Mutex::default(),
         });
         let mut runners = tokio::task::JoinSet::new();
         for nth in 0..self.runners {
-            let runner = PoolRunner { client: server.client.detached(), team: team.clone() };
+            // As from other machines, each with connections of its own.
+            let client = Client::new(server.client.url(), server.client.token())?;
+            let runner = PoolRunner { client, team: team.clone() };
             runners.spawn(runner.serve(nth));
         }
         let mut clients = tokio::task::JoinSet::new();
         for nth in 0..self.clients {
             clients.spawn(ask(team.clone(), nth));
         }
+        let (before, own_before) = (server.usage(), machine::usage(std::process::id()));
         tokio::time::sleep(Duration::from_secs(self.seconds)).await;
+        let cpu = Cpu {
+            server: server.usage().since(before).cpu,
+            load: machine::usage(std::process::id()).since(own_before).cpu,
+        };
+        let wall = begun.elapsed();
         tell.send_replace(true);
         let mut answers = Vec::new();
         while let Some(done) = clients.join_next().await {
@@ -163,7 +178,7 @@ impl Args {
         // What was cut short counts as far as it ran.
         let used =
             team.users.iter().map(|user| user.used_ms.load(Ordering::Relaxed) as f64).collect();
-        self.judge(server, &team, used, answers, begun.elapsed()).await
+        self.judge(server, &team, used, answers, (wall, cpu)).await
     }
 
     /// A user with one to three workflows that last longer than the load, and a value per client.
@@ -229,7 +244,7 @@ impl Args {
         team: &Team,
         used: Vec<f64>,
         mut answers: Vec<f64>,
-        wall: Duration,
+        (wall, cpu): (Duration, Cpu),
     ) -> Result<Value> {
         let mut completed = 0;
         for (nth, user) in team.users.iter().enumerate() {
@@ -257,11 +272,21 @@ impl Args {
             "jobs_per_second": completed as f64 / wall.as_secs_f64(),
             "status_answers": answers.len(), "status_p50_ms": at(0.5), "status_p99_ms": at(0.99),
             "status_max_ms": answers.last(),
+            "requests_per_second": team.requests.load(Ordering::Relaxed) as f64 / wall.as_secs_f64(),
+            "runners_registered": team.registered.load(Ordering::Relaxed),
+            "server_cpu_seconds": cpu.server.as_secs_f64(), "load_cpu_seconds": cpu.load.as_secs_f64(),
+            "processors": machine::processors(),
             "fairness": fairness, "cpu_seconds_by_user": used.iter().map(|ms| ms / 1000.0).collect::<Vec<_>>(),
             "server_peak_bytes": server.usage().peak_bytes,
             "faults": faults,
         }))
     }
+}
+
+/// CPU time while the load was on.
+struct Cpu {
+    server: Duration,
+    load: Duration,
 }
 
 /// Every simulated runner has connections of its own, and the server inherits the limit.
@@ -287,6 +312,7 @@ async fn ask(team: Arc<Team>, nth: usize) -> Vec<f64> {
             break;
         }
         let workflow = user.workflows[turn % user.workflows.len()];
+        team.sent();
         let begun = Instant::now();
         match client.workflow_status(workflow).await {
             Ok(_) if begun >= team.counted_from => {
@@ -300,6 +326,8 @@ async fn ask(team: Arc<Team>, nth: usize) -> Vec<f64> {
         {
             written += 1;
             let body = json!({"data": written});
+            team.sent();
+            team.sent();
             let put = client.put::<Value>(&format!("/user_data/{id}"), &body).await;
             match (put, client.get_user_data(id).await) {
                 (Ok(_), Ok(read)) if read.data == Some(json!(written)) => {}
@@ -312,146 +340,4 @@ async fn ask(team: Arc<Team>, nth: usize) -> Vec<f64> {
         team.sleep(Duration::from_millis(fastrand::u64(500..1500))).await;
     }
     answers
-}
-
-/// A pool runner with one CPU.
-struct PoolRunner {
-    client: Client,
-    team: Arc<Team>,
-}
-
-fn capacity() -> Capacity {
-    Capacity { num_cpus: 1, memory_bytes: 1 << 40, num_nodes: 1, ..Capacity::default() }
-}
-
-impl PoolRunner {
-    /// Asks which workflow to serve until it is over; each is served by a task of its own.
-    async fn serve(self, nth: usize) {
-        let introduction = RegisterPoolRunner {
-            key: format!("team-{}-{nth}", std::process::id()),
-            hostname: format!("host{}", nth / 10),
-            pid: i64::try_from(nth).unwrap_or(0) + 1,
-            capacity: capacity(),
-            label: None,
-        };
-        let id = match self.client.register_pool_runner(&introduction).await {
-            Ok(known) => known.id,
-            Err(error) => return self.team.fault(format!("register: {error}")),
-        };
-        let mut over = self.team.over.clone();
-        let mut runners = tokio::task::JoinSet::new();
-        loop {
-            let request = PoolClaimRequest { wait_seconds: 20.0, unable: Vec::new() };
-            let answer = tokio::select! {
-                answer = self.client.claim_for_pool(id, &request) => answer,
-                _ = over.wait_for(|over| *over) => break,
-            };
-            match answer.map(|answer| answer.workflow_id) {
-                Ok(Some(workflow)) => {
-                    let (client, team) = (self.client.clone(), self.team.clone());
-                    let hostname = introduction.hostname.clone();
-                    runners.spawn(Runner { client, team, pool: id, hostname, workflow }.work());
-                }
-                Ok(None) => {}
-                Err(error) if error.is_temporary() => {
-                    self.team.sleep(Duration::from_millis(500)).await;
-                }
-                Err(error) => self.team.fault(format!("pool claim: {error}")),
-            }
-        }
-        while runners.join_next().await.is_some() {}
-    }
-}
-
-/// A runner of a pool runner, for one workflow.
-struct Runner {
-    client: Client,
-    team: Arc<Team>,
-    pool: PoolRunnerId,
-    hostname: String,
-    workflow: WorkflowId,
-}
-
-impl Runner {
-    /// Claims, lets the time of a job pass, reports and claims again, until there was nothing for a while.
-    async fn work(self) {
-        if let Err(error) = self.serve().await {
-            self.team.fault(format!("runner of workflow {}: {error}", self.workflow));
-        }
-    }
-
-    async fn serve(&self) -> Result<()> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let key = format!("team-{}-r{nth}", std::process::id());
-        let registration = RegisterRunner {
-            workflow_id: self.workflow,
-            key: key.clone(),
-            hostname: self.hostname.clone(),
-            boot_id: "simulated".into(),
-            pid: 1,
-            pid_start: 1,
-            capacity: capacity(),
-            time_left_seconds: None,
-            kind: RunnerKind::Local,
-            scheduler: None,
-            label: None,
-            output_dir: "/tmp".into(),
-            force: true,
-            pool_runner_id: Some(self.pool),
-        };
-        let runner = self.client.register_runner(&registration).await?.id;
-        let user = &self.team.users[self.team.owner_of[&self.workflow]];
-        let mut request = ClaimRequest {
-            runner_id: runner,
-            key: String::new(),
-            limit: 1,
-            capacity: capacity(),
-            time_left_seconds: None,
-            prefetch: 0,
-            wait_seconds: 0.0,
-            started: Vec::new(),
-            completed: Vec::new(),
-            strict_scheduler_match: false,
-            is_alone: None,
-        };
-        for turn in 0.. {
-            let is_over = self.team.is_over();
-            request.key = format!("{key}-{turn}");
-            request.limit = if is_over { 0 } else { 1 };
-            // What was reported is answered at once; without a report it waits for work.
-            let is_report = !request.completed.is_empty();
-            request.wait_seconds = if is_report || is_over { 0.0 } else { IDLE_SECONDS };
-            let answer = self.client.claim(self.workflow, &request).await?;
-            for (end, report) in answer.completed.iter().zip(&request.completed) {
-                match end.result {
-                    ReportVerdict::Accepted => {
-                        user.acknowledged.fetch_add(1, Ordering::Relaxed);
-                    }
-                    other => self.team.fault(format!("end of {}: {other:?}", report.attempt.id)),
-                }
-            }
-            let Some(packet) = answer.attempts.first() else {
-                if is_over || !is_report {
-                    break;
-                }
-                request.completed.clear();
-                request.started.clear();
-                continue;
-            };
-            let begun = Instant::now();
-            let seconds = user.job_seconds * (0.5 + fastrand::f64());
-            request.started = vec![start(packet)];
-            self.team.sleep(Duration::from_secs_f64(seconds)).await;
-            let from = begun.max(self.team.counted_from);
-            let ran = Instant::now().saturating_duration_since(from);
-            user.used_ms.fetch_add(ran.as_millis() as u64, Ordering::Relaxed);
-            request.completed = vec![end(packet)];
-        }
-        let goodbye = Goodbye { reason: "nothing more to do".into(), cause: None };
-        match self.client.goodbye(runner, &goodbye).await {
-            Err(error) if error.code() != Some(ErrorCode::RunnerEnded) => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
 }
