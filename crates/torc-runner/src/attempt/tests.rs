@@ -1,5 +1,6 @@
 //! Orders and verdicts, without any process.
 
+use super::verdict::Verdict;
 use super::*;
 use crate::cleanup::KernelMemory;
 use crate::monitor::Usage;

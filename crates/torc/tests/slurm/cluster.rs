@@ -15,6 +15,9 @@ pub struct Cluster {
     _lock: File,
 }
 
+/// What a program wrote that runs beside the test.
+const SAID: &str = "said.log";
+
 /// The cluster, or a message why there is none. In CI a missing cluster is a failure.
 pub fn cluster() -> Option<Cluster> {
     let lab = std::env::var_os("SLURM_LAB_DIR")
@@ -130,7 +133,8 @@ impl Cluster {
     pub fn spawn_torc(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_torc"));
         let command = command.args(arguments).current_dir(self.dir.path());
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
+        let said = File::create(self.dir.path().join(SAID)).expect("a file");
+        command.stdout(Stdio::null()).stderr(said).spawn().expect("started")
     }
 
     /// Writes a program that stands in for one of Slurm's: does `first`, then what the real one
@@ -282,10 +286,11 @@ impl Cluster {
             let stuck = Instant::now() >= until;
             assert!(
                 !stuck,
-                "{:?}\n{:?}\n{:#?}",
+                "{:?}\n{:?}\n{:#?}\n{}",
                 self.counts(),
                 self.allocations(),
-                self.attempts()
+                self.attempts(),
+                std::fs::read_to_string(self.dir.path().join(SAID)).unwrap_or_default()
             );
             std::thread::sleep(Duration::from_millis(200));
         }

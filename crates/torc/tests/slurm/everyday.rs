@@ -100,8 +100,14 @@ fn results_that_a_worker_kept_count_when_its_allocation_is_over() {
         cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty()
     });
     cluster.assert_witnessed_once(4);
-    let mut server = cluster.spawn_torc(&["server", "run"]);
-    cluster.wait("answer of the server", 60, || cluster.try_torc(&["status"]).status.success());
+    let mut server = cluster.spawn_torc(&["-v", "server", "run"]);
+    // A command that finds no server opens the database itself and would keep this one from it.
+    let address = cluster.dir.path().join(".torc/server.json");
+    cluster.wait("server", 60, || {
+        let text = std::fs::read(&address).unwrap_or_default();
+        let found: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        found["pid"] == server.id()
+    });
     cluster.wait_for_success(4, 90);
     assert_eq!(cluster.attempts().len(), 4, "no job ran again: {:?}", cluster.attempts());
     cluster.assert_witnessed_once(4);

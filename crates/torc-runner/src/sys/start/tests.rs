@@ -88,12 +88,19 @@ fn signals_are_as_a_program_expects_them() {
 fn a_program_and_what_it_starts_carry_the_mark_whatever_they_shed() {
     for way in WAYS {
         let out = File::create("/dev/null").unwrap();
-        let text = "env -i /usr/bin/setsid -f /bin/sleep 7731; exec -a other sleep 7732";
-        let pid = start(way, "/bin/bash", &["bash", "-c", text], "/", &out).unwrap();
+        // Others may run this test at the same time: the number of this process tells whose they are.
+        let own = std::process::id();
+        let text = format!(
+            "env -i /usr/bin/setsid -f /bin/sleep 7731.{own}; exec -a other sleep 7732.{own}"
+        );
+        let pid = start(way, "/bin/bash", &["bash", "-c", &text], "/", &out).unwrap();
         let is_sleep = |p: &&torc_fence::procfs::Process| {
             let line = std::fs::read(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
-            line.contains("sleep\x007731") || line.contains("other\x007732")
+            // As the first words: `env` and `setsid` have them in their lines as well, before they
+            // become it.
+            line == format!("/bin/sleep\x007731.{own}\0")
+                || line == format!("other\x007732.{own}\0")
         };
         let found = loop {
             let table = torc_fence::procfs::Table::read().unwrap();
