@@ -494,10 +494,10 @@ fn short_names<'a>(
         let is_top = at_top.contains(name);
         let is_free = |next: &String| {
             let overlaps = |span: &Span| span.0 <= region.1 && region.0 <= span.1;
-            is_name(next)
-                && !module.uses.contains_key(next.as_str())
-                && !(is_top && top.contains(next))
-                && !given.iter().any(|(span, other)| other == next && overlaps(span))
+            let is_used = module.uses.contains_key(next.as_str());
+            let is_taken = (is_top && top.contains(next))
+                || given.iter().any(|(span, other)| other == next && overlaps(span));
+            is_name(next) && !is_used && !is_taken
         };
         let letters = if is_top { SHARED_LETTERS } else { OWN_LETTERS };
         let Some(next) = (0..).map(|n| nth_name(n, letters)).find(is_free) else { continue };
