@@ -34,14 +34,15 @@ fn a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged() {
 #[test]
 fn missing_flushes_are_found() {
     let cases = [
-        // As with `synchronous=OFF`.
-        ("torc.db-wal", "was acknowledged and is lost"),
+        // As with `synchronous=OFF`: an end is lost, or what a checkpoint copied has no log any more.
+        ("torc.db-wal", &["was acknowledged and is lost", "disk image is malformed"][..]),
         // Results that a runner keeps while there is no server.
-        (".torc_spool", "and now:"),
+        (".torc_spool", &["and now:"]),
     ];
     for (part, expected) in cases {
         let found = cut(300, Some(part)).violations;
-        assert!(found.iter().any(|text| text.contains(expected)), "{part}: {found:#?}");
+        let is_expected = |text: &String| expected.iter().any(|one| text.contains(one));
+        assert!(found.iter().any(is_expected), "{part}: {found:#?}");
     }
 }
 
