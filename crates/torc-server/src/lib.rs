@@ -19,6 +19,7 @@ pub mod secret;
 mod slow_files;
 pub mod store;
 
+pub use api::Network;
 pub use boot::{
     Options, RunningServer, Server, StartError, TlsFiles, backup, doctor, last_was_embedded,
     read_token,

@@ -7,6 +7,7 @@
 //! caches since the last time.
 
 use super::auth::{Acquaintance, Caller};
+use super::forwarded::Client;
 use super::{App, guard, page, router};
 use crate::audit::Actor;
 use crate::clock::now_ms;
@@ -34,6 +35,11 @@ impl Front {
         Self { routes: router::router(app.clone()), app }
     }
 
+    /// Requests should have the address that they come from beside them ([`super::PeerAddress`]).
+    pub fn wants_peers(&self) -> bool {
+        !self.app.proxies().is_empty() || tracing::enabled!(tracing::Level::INFO)
+    }
+
     /// The answer to a request.
     pub fn answer<B>(&self, request: Request<B>) -> impl Future<Output = Response> + Send + use<B>
     where
@@ -45,10 +51,11 @@ impl Front {
         let id = RequestId::of(&head.headers);
         let is_given = matches!(id, RequestId::Given(_));
         page::strip_prefix(&mut head);
-        let log = Log::of(&head);
+        let client = self.app.proxies().client(&head);
+        let log = Log::of(&head, client);
         let metrics = self.app.store().metrics().clone();
         let is_browser = page::is_browser(&head);
-        let is_https_only = self.app.is_https_only();
+        let is_https_only = self.app.is_https_only() || client.is_https;
         let answer = at_once(&self.app, &head)
             .or_else(|| page::answer(&self.app, &head))
             .ok_or_else(|| self.routes.clone().oneshot(Request::from_parts(head, Body::new(body))));
@@ -79,27 +86,33 @@ impl Front {
 struct Log {
     method: Method,
     uri: Uri,
+    client: Client,
     /// Runners ask many times a second, and reads are many: they are told to those who debug.
     is_change: bool,
 }
 
 impl Log {
     /// None when nothing of it would be written, so that nothing is kept for it.
-    fn of(head: &Parts) -> Option<Self> {
+    fn of(head: &Parts, client: Client) -> Option<Self> {
         if !tracing::enabled!(tracing::Level::INFO) {
             return None;
         }
         let is_change = Actor::is_of_people(head);
-        Some(Self { method: head.method.clone(), uri: head.uri.clone(), is_change })
+        Some(Self { method: head.method.clone(), uri: head.uri.clone(), client, is_change })
     }
 
     fn write(&self, id: &RequestId, status: StatusCode, begin: Instant) {
         let seconds = begin.elapsed().as_secs_f64();
         let (method, path, status_code) = (self.method.as_str(), self.uri.path(), status.as_u16());
+        let client = self.client.address.map_or_else(|| "local".to_owned(), |ip| ip.to_string());
         if self.is_change || status.is_client_error() || status.is_server_error() {
-            tracing::info!(request_id = %id, method, path, status = status_code, seconds, "request");
+            tracing::info!(
+                request_id = %id, method, path, status = status_code, seconds, client, "request"
+            );
         } else {
-            tracing::debug!(request_id = %id, method, path, status = status_code, seconds, "request");
+            tracing::debug!(
+                request_id = %id, method, path, status = status_code, seconds, client, "request"
+            );
         }
     }
 }

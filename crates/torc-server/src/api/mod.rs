@@ -21,6 +21,7 @@ mod extract;
 mod failure_handlers;
 mod files;
 mod forecast;
+mod forwarded;
 mod front;
 mod guard;
 mod health;
@@ -67,6 +68,7 @@ mod why;
 mod workflows;
 
 pub use auth::Acquaintance;
+pub use forwarded::{Network, PeerAddress};
 pub use front::Front;
 pub use guard::Hosts;
 pub use logs::read_log;
@@ -98,6 +100,7 @@ struct Inner {
     socket: Option<std::path::PathBuf>,
     /// Browsers are told to come back by HTTPS only.
     is_https_only: bool,
+    proxies: forwarded::Proxies,
     hosts: Hosts,
     stop: CancellationToken,
     started_ms: i64,
@@ -130,6 +133,7 @@ impl App {
                 scrapes,
                 socket,
                 is_https_only: false,
+                proxies: forwarded::Proxies::default(),
                 hosts,
                 stop,
                 started_ms,
@@ -156,6 +160,18 @@ impl App {
 
     fn is_https_only(&self) -> bool {
         self.inner.is_https_only
+    }
+
+    /// What these proxies say of their clients counts; told before the first request.
+    pub fn with_proxies(mut self, proxies: Vec<Network>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.proxies = forwarded::Proxies::new(proxies);
+        }
+        self
+    }
+
+    fn proxies(&self) -> &forwarded::Proxies {
+        &self.inner.proxies
     }
 
     /// While it is closed, only `/health` is answered; everything else waits.

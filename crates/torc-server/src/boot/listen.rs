@@ -1,7 +1,7 @@
 //! Accepts connections and serves them, within limits, until it is told to stop.
 
 use super::tls::Tls;
-use crate::api::{Acquaintance, Front};
+use crate::api::{Acquaintance, Front, PeerAddress};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -56,8 +56,8 @@ pub async fn serve(
                     permit = permits.clone().acquire_owned() => permit.ok(),
                 };
                 let stranger = Stranger::enter(&strangers, Peer::at(peer.ip()));
-                let connection =
-                    serve_stream(stream, tls.clone(), front.clone(), stop.clone(), stranger);
+                let (tls, front, stop) = (tls.clone(), front.clone(), stop.clone());
+                let connection = serve_stream(stream, peer.ip(), tls, front, stop, stranger);
                 let cut = cut.clone();
                 connections.spawn(async move {
                     let _permit = permit;
@@ -180,6 +180,7 @@ impl Drop for Stranger {
 
 async fn serve_stream(
     stream: TcpStream,
+    address: IpAddr,
     tls: Option<Tls>,
     front: Arc<Front>,
     stop: CancellationToken,
@@ -188,9 +189,12 @@ async fn serve_stream(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return serve_connection(stream, front, stop, stranger).await };
+    let address = Some(address);
+    let Some(tls) = tls else {
+        return serve_connection(stream, address, front, stop, stranger).await;
+    };
     match tokio::time::timeout(FIRST_REQUEST, tls.accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(stream, front, stop, stranger).await,
+        Ok(Ok(stream)) => serve_connection(stream, address, front, stop, stranger).await,
         // A client that speaks plain HTTP, distrusts the certificate or scans ports.
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -200,6 +204,7 @@ async fn serve_stream(
 /// Serves one connection of any kind until it ends or `stop`.
 pub(super) async fn serve_connection<S>(
     stream: S,
+    address: Option<IpAddr>,
     front: Arc<Front>,
     stop: CancellationToken,
     stranger: Stranger,
@@ -223,6 +228,9 @@ pub(super) async fn serve_connection<S>(
             spoke.store(true, Ordering::Relaxed);
             if !is_known.load(Ordering::Relaxed) {
                 request.extensions_mut().insert(acquaintance.clone());
+            }
+            if let Some(address) = address.filter(|_| front.wants_peers()) {
+                request.extensions_mut().insert(PeerAddress(address));
             }
             let answer = front.answer(request);
             async move { Ok::<_, Infallible>(answer.await) }

@@ -2,6 +2,7 @@
 
 use super::file_system::{self, FileSystem};
 use super::tls::TlsFiles;
+use crate::api::Network;
 use std::path::{Path, PathBuf};
 use torc_model::api::PruneRequest;
 
@@ -19,6 +20,8 @@ pub struct Options {
     pub port: u16,
     /// Further names that clients may use for this machine (in the `Host` header).
     pub allowed_hosts: Vec<String>,
+    /// Proxies whose `X-Forwarded-...` headers count.
+    pub trusted_proxies: Vec<Network>,
     /// The address that people use, for links in messages; None: the server's own.
     pub public_url: Option<String>,
     /// Certificate and key; without them the server speaks plain HTTP.
@@ -50,6 +53,7 @@ impl Options {
             host: None,
             port: 0,
             allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             public_url: None,
             tls: None,
             insecure: false,

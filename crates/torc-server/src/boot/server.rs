@@ -86,7 +86,8 @@ impl Server {
         let socket = if options.announce { socket::bind(&options.state_dir) } else { None };
         let app = App::new(store.clone(), reader, &token, hosts, stop.clone())
             .with_socket(socket.as_ref().map(|(_, path)| path.clone()))
-            .with_https_only(is_https_only);
+            .with_https_only(is_https_only)
+            .with_proxies(options.trusted_proxies.clone());
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
         let inside = Inside::new(&front, stop.clone());

@@ -59,7 +59,7 @@ pub async fn serve(
             Ok((stream, _)) => {
                 let stranger = Stranger::enter(&strangers, Peer::Local);
                 let (front, stop) = (front.clone(), stop.clone());
-                tokio::spawn(listen::serve_connection(stream, front, stop, stranger));
+                tokio::spawn(listen::serve_connection(stream, None, front, stop, stranger));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection to the socket");

@@ -53,6 +53,7 @@ mod numbers;
 mod paging;
 mod parts;
 mod person;
+mod ping;
 mod plot;
 mod pool;
 mod predict;
@@ -295,6 +296,8 @@ enum Command {
     Mcp(mcp::Args),
     New(new::Args),
     Notify(notify::Args),
+    #[command(hide = true)]
+    Ping(ping::Args),
     Plot(plot::Args),
     Predict(predict::Args),
     Recover(recover::Args),
@@ -540,6 +543,7 @@ impl Cli {
             Command::Mcp(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
             Command::Notify(args) => args.execute(&context),
+            Command::Ping(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Predict(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),

@@ -34,6 +34,8 @@ enum Command {
 Examples:
   torc results list                      the latest run of the latest workflow
   torc results list sweep --failed
+  torc results list --job train_3 --all-runs                 every attempt of one job
+  torc results list --return-code 137
   torc results list --sort-by time --reverse --limit 10      the longest first
   torc -f csv results list > results.csv
   torc -f json results list 3 --all-runs")]
@@ -43,8 +45,24 @@ struct List {
     workflow: String,
 
     /// Every run, not only the current one
-    #[arg(long)]
+    #[arg(long, conflicts_with = "run")]
     all_runs: bool,
+
+    /// Only this run
+    #[arg(long, alias = "run-id", value_name = "N")]
+    run: Option<i64>,
+
+    /// Only attempts of this job: its id or its name
+    #[arg(long, alias = "job-id", value_name = "JOB")]
+    job: Option<String>,
+
+    /// Only attempts that ended with this code
+    #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
+    return_code: Option<i64>,
+
+    /// Only attempts on this runner
+    #[arg(long, alias = "compute-node", value_name = "ID")]
+    runner: Option<i64>,
 
     /// Only attempts that did not succeed
     #[arg(long)]
@@ -73,10 +91,18 @@ impl Args {
 impl List {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
-        let mut query = Query::new().add("workflow_id", workflow.id);
+        let job = match &self.job {
+            Some(job) => Some(references::job(client, job, &self.workflow).await?.id),
+            None => None,
+        };
+        let mut query = Query::new()
+            .add("workflow_id", workflow.id)
+            .maybe("job_id", job)
+            .maybe("return_code", self.return_code)
+            .maybe("compute_node_id", self.runner);
         query = match self.all_runs {
             true => query.add("all_runs", true),
-            false => query.add("run_id", workflow.run_id),
+            false => query.add("run_id", self.run.unwrap_or(workflow.run_id)),
         };
         let mut page: Page<AttemptView> = self.paging.fetch(client, "/results", query).await?;
         if self.failed {

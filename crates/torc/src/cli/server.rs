@@ -98,6 +98,11 @@ struct Run {
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
 
+    /// A proxy, or a network of them (`10.0.0.0/8`), whose `X-Forwarded-For` and `X-Forwarded-Proto` count; may be
+    /// repeated [default: none]
+    #[arg(long, value_name = "ADDRESS", value_parser = torc_server::Network::parse)]
+    trusted_proxy: Vec<torc_server::Network>,
+
     /// The address that people use for this server, for links in messages [default: its own]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -225,6 +230,7 @@ impl Run {
         options.allowed_hosts = self.allowed_host;
         options.insecure = self.insecure;
         options.public_url = self.public_url;
+        options.trusted_proxies = self.trusted_proxy;
         options.retention = self.prune_older_than.map(|older_than_seconds| PruneRequest {
             older_than_seconds,
             keep_failed: self.prune_keep_failed,

@@ -182,6 +182,14 @@ pub const SETTINGS: &[Setting] = &[
         "Further names that clients use for this machine.",
     ),
     setting(
+        "server.trusted_proxies",
+        List,
+        Server("trusted_proxy"),
+        None,
+        "[\"10.0.0.5\"]",
+        "Proxies, or networks of them, whose forwarded headers count.",
+    ),
+    setting(
         "server.public_url",
         Text,
         Server("public_url"),

@@ -136,103 +136,59 @@ fn the_notation_matches_what_it_says() {
     assert_eq!(file_name("# just words.\n"), None);
 }
 
-#[test]
-fn readme() {
-    check("README.md");
-}
-
-#[test]
-fn tutorial() {
-    check("docs/tutorial.md");
-}
-
-#[test]
-fn scheduling_is_run() {
-    check("docs/scheduling.md");
-}
-
-#[test]
-fn changing_a_workflow_is_run() {
-    check("docs/changing-a-workflow.md");
-}
-
-#[test]
-fn steps() {
-    check("docs/steps.md");
-}
-
-#[test]
-fn failure_handlers() {
-    check("docs/failure-handlers.md");
-}
-
-#[test]
-fn recovery() {
-    check("docs/recovery.md");
-}
-
-#[test]
-fn server() {
-    check("docs/server.md");
-}
-
-#[test]
-fn monitoring() {
-    check("docs/monitoring.md");
-}
-
-#[test]
-fn cli_reference() {
-    check("docs/cli.md");
-}
-
-#[test]
-fn ai_recovery() {
-    check("docs/ai-recovery.md");
-}
-
-macro_rules! how_to {
+macro_rules! pages {
     ($($test:ident $page:literal)*) => {
         $(#[test]
         fn $test() {
-            check(concat!("docs/how-to/", $page, ".md"));
+            check($page);
         })*
 
-        #[test]
-        fn every_how_to_is_run() {
-            let mut run = vec!["README.md".to_owned(), $(concat!($page, ".md").to_owned()),*];
-            run.sort();
-            let pages = std::fs::read_dir(root().join("docs/how-to")).expect("the how-tos");
-            let mut there: Vec<String> =
-                pages.map(|page| page.expect("a page").file_name().to_string_lossy().into()).collect();
-            there.sort();
-            assert_eq!(there, run);
-        }
+        /// The pages whose examples are run.
+        const PAGES: &[&str] = &[$($page),*];
     };
 }
 
-how_to! {
-    how_to_cancel "cancel"
-    how_to_check_resource_use "check-resource-use"
-    how_to_debug_a_failure "debug-a-failure"
-    how_to_use_a_table "parameters-from-a-table"
-    how_to_plot_resource_use "plot-resource-use"
-    how_to_prepare_the_environment "prepare-the-environment"
-    how_to_prioritize "prioritize"
-    how_to_read_logs "read-logs"
-    how_to_route_by_label "route-by-label"
-    how_to_run_again "run-again"
-    how_to_run_plain_commands "run-plain-commands"
-    how_to_set_up_tokens "set-up-tokens"
-    how_to_track_progress "track-progress"
+pages! {
+    readme "README.md"
+    ai_recovery "docs/ai-recovery.md"
+    changing_a_workflow_is_run "docs/changing-a-workflow.md"
+    cli_reference "docs/cli.md"
+    configuration "docs/configuration.md"
+    failure_handlers "docs/failure-handlers.md"
+    how_to_cancel "docs/how-to/cancel.md"
+    how_to_check_resource_use "docs/how-to/check-resource-use.md"
+    how_to_debug_a_failure "docs/how-to/debug-a-failure.md"
+    how_to_keep_provenance "docs/how-to/keep-provenance.md"
+    how_to_plot_resource_use "docs/how-to/plot-resource-use.md"
+    how_to_prepare_the_environment "docs/how-to/prepare-the-environment.md"
+    how_to_prioritize "docs/how-to/prioritize.md"
+    how_to_read_logs "docs/how-to/read-logs.md"
+    how_to_route_by_label "docs/how-to/route-by-label.md"
+    how_to_run_again "docs/how-to/run-again.md"
+    how_to_run_plain_commands "docs/how-to/run-plain-commands.md"
+    how_to_set_up_tokens "docs/how-to/set-up-tokens.md"
+    how_to_track_progress "docs/how-to/track-progress.md"
+    how_to_use_a_table "docs/how-to/parameters-from-a-table.md"
+    installation "docs/installation.md"
+    migration "docs/migration.md"
+    notifications "docs/notifications.md"
+    recovery "docs/recovery.md"
+    scheduling_is_run "docs/scheduling.md"
+    server "docs/server.md"
+    steps "docs/steps.md"
+    tutorial "docs/tutorial.md"
 }
 
+/// A page that is added later cannot have examples that nothing runs.
 #[test]
-fn installation() {
-    check("docs/installation.md");
-}
-
-#[test]
-fn migration() {
-    check("docs/migration.md");
+fn every_page_with_examples_is_run() {
+    let mut without = Vec::new();
+    for page in crate::site::pages() {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        let is_run = PAGES.iter().any(|run| root().join(run) == page);
+        if !is_run && blocks(&text).iter().any(|block| block.language == "console") {
+            without.push(page.display().to_string());
+        }
+    }
+    assert!(without.is_empty(), "{without:?}");
 }

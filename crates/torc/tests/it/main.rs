@@ -58,6 +58,7 @@ mod support;
 mod terminal;
 mod tidy;
 mod tls;
+mod torc_1_0_examples;
 mod torc_1_0_files;
 mod tui;
 mod wording;

@@ -258,6 +258,35 @@ fn the_log_in_json_names_the_request_and_never_the_token() {
     assert!(created[0]["request_id"].is_string(), "{log}");
 }
 
+/// What the log says of the client of a request that comes through a proxy on this machine, and whether the page tells
+/// browsers to come back by HTTPS.
+fn told_of_client(options: &[&str]) -> (String, bool) {
+    let test = Test::new();
+    let server = serve(&test, &[&["--log-format", "json"], options].concat());
+    let forwarded = [
+        ("x-request-id", "through-a-proxy"),
+        ("x-forwarded-for", "198.51.100.1, 203.0.113.7"),
+        ("x-forwarded-proto", "https"),
+        ("sec-fetch-mode", "navigate"),
+    ];
+    let (head, _) = ask(&server.address, "GET /torc-service/v1/jobs", &forwarded);
+    assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+    let log = server.end();
+    let line = log.lines().find(|line| line.contains("through-a-proxy")).expect("its line");
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    (text(&line["client"]).to_owned(), head.contains("strict-transport-security"))
+}
+
+#[test]
+fn forwarded_headers_count_from_proxies_that_were_named() {
+    assert_eq!(told_of_client(&[]), ("127.0.0.1".into(), false));
+    assert_eq!(told_of_client(&["--trusted-proxy", "10.0.0.1"]), ("127.0.0.1".into(), false));
+    let named = told_of_client(&["--trusted-proxy", "127.0.0.0/8"]);
+    assert_eq!(named, ("203.0.113.7".into(), true));
+    let test = Test::new();
+    test.torc(["server", "run", "--trusted-proxy", "proxy"]).exit(2).tells("10.0.0.0/8");
+}
+
 #[test]
 fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
     let test = Test::new();
@@ -290,4 +319,58 @@ fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
             assert_eq!(judged(&promtool, &["check", "rules", file], ""), "", "{name}");
         }
     }
+}
+
+/// The page of metrics, made of what a server says about each.
+fn page(metrics: &str) -> String {
+    let mut page = String::from(
+        "# Every metric\n\nWhat `GET /metrics` of a [server](monitoring.md) answers. This page is made of such an answer by \
+         the tests, which fail when it is out of date.\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n",
+    );
+    let mut families: Vec<[&str; 3]> = Vec::new();
+    let mut labels: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for line in metrics.lines() {
+        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
+            families.push([name, "", help]);
+        } else if let Some((_, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' '))
+        {
+            families.last_mut().expect("a family")[1] = kind;
+        } else if let Some((_, rest)) = line.split_once('{') {
+            let name = families.last().expect("a family")[0];
+            let inside = rest.split_once('}').expect("an end").0;
+            for (label, value) in inside.split(',').filter_map(|pair| pair.split_once('=')) {
+                let values = labels.entry(name).or_default().entry(label).or_default();
+                let value = value.trim_matches('"');
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+    }
+    for [name, kind, help] in families {
+        let labels = labels.get(name).into_iter().flatten().filter(|(label, _)| **label != "le");
+        let labels: Vec<String> = labels
+            .map(|(label, values)| match values.len() {
+                _ if *label == "version" => format!("`{label}`"),
+                0..=14 => format!("`{label}`: {}", values.join(", ")),
+                _ => format!("`{label}`: see [words](words.md)"),
+            })
+            .collect();
+        page.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join("; ")));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_metrics_is_what_a_server_says() {
+    let test = Test::new();
+    let server = serve(&test, &[]);
+    let page = page(&server.metrics());
+    server.end();
+    let path = crate::docs::root().join("docs/metrics.md");
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        std::fs::write(&path, &page).expect("the page is written");
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(kept == page, "docs/metrics.md is out of date; UPDATE_EXPECTED=1 writes it anew");
 }

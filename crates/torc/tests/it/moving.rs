@@ -1,7 +1,5 @@
-//! Moving: a workflow with its past from one server to another, specs out of what people have, and the
-//! examples of Torc 1.0.0, executed.
+//! Moving: a workflow with its past from one server to another, and specs out of what people have.
 
-use crate::dynamic::torc_1_0_lab;
 use crate::support::{Test, text};
 use serde_json::{Value, json};
 
@@ -202,28 +200,4 @@ fn wfformat_goes_out_and_comes_back() {
     assert_eq!(again.statuses(), ["a completed", "b completed"]);
     let sleepy = again.torc(["import", "wfformat", "wf.json", "--sleep"]).success();
     assert!(sleepy.stdout.contains("command: sleep 0"), "{}", sleepy.stdout);
-}
-
-/// Examples of Torc 1.0.0 that run on one machine with what comes with them, and how they end.
-const EXAMPLES: [(&str, usize); 6] = [
-    ("hundred_jobs_parameterized", 100),
-    ("parameterized_from_csv", 4),
-    ("parameterized_from_json", 4),
-    ("simple_retry", 2),
-    ("stdio_configuration", 4),
-    ("workflow_actions_simple", 3),
-];
-
-#[test]
-fn examples_of_torc_1_0_end_as_its_documents_say() {
-    let Some(lab) = torc_1_0_lab() else { return };
-    for (name, jobs) in EXAMPLES {
-        let test = Test::new();
-        test.shell("cp -r \"$LAB/examples\" .").env("LAB", &lab).success();
-        let file = format!("examples/yaml/{name}.yaml");
-        let done = test.torc(["run", &file, "--ignore-resources", "-j", "8"]).done();
-        let counts = json(&test, &["status"])["counts"].clone();
-        assert_eq!(counts["completed"], jobs, "{name}: {counts} {}", done.stderr);
-        done.expect(0);
-    }
 }

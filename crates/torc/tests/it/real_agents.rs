@@ -6,7 +6,7 @@
 use crate::mcp::waiting;
 use crate::real_clients::{lab, path_with};
 use crate::support::model::{Conversation, ScriptedModel, fingerprints, judge_by_words};
-use crate::support::{Call, Test, text};
+use crate::support::{Call, TORC, Test, text};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -226,4 +226,42 @@ fn the_real_claude_code_asks_a_server_of_the_site() {
         json!(["storage was down until 2026-03-01T11:30:00"]),
         "what the site's server said"
     );
+}
+
+/// Takes the skill that it was told of, opens an example that the skill names, and runs it. Each step needs what the
+/// step before it brought: an agent that hides the skill or does not load it gets nowhere.
+fn follow_the_skill(conversation: &Conversation) -> Option<(&'static str, Value)> {
+    const EXAMPLE: &str = ".claude/skills/torc/references/examples/02-chain.yaml";
+    let knows = |text: &str| conversation.request.contains(text);
+    let bash =
+        |command: String| ("Bash", json!({"command": command, "description": "by the skill"}));
+    match conversation.results.len() {
+        0 if knows("workflows of shell jobs with Torc") => {
+            Some(("Skill", json!({"skill": "torc"})))
+        }
+        1 if knows("references/examples/02-chain.yaml") => Some(bash(format!("cat {EXAMPLE}"))),
+        2 if knows("name: chain") => Some(bash(format!("torc run {EXAMPLE}"))),
+        3 if knows("3 of 3 jobs succeeded") => Some(bash("torc -f json why three".into())),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_real_claude_code_works_by_the_skill_folder() {
+    let Some(lab) = lab() else { return };
+    let test = Test::new();
+    test.torc(["mcp", "skill", ".claude/skills/torc"]).success();
+    let model = ScriptedModel::start(follow_the_skill);
+    let call = test.shell(
+        "echo 'Run the chain example of Torc' | claude --print --no-session-persistence \
+         --allowedTools 'Skill,Bash(torc:*),Bash(cat:*)'",
+    );
+    let programs = Path::new(TORC).parent().expect("a directory").display().to_string();
+    let path = format!("{programs}:{}", path_with(&lab));
+    let done = with_claude(offline(call.env("PATH", path)), &model)
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        .env("DISABLE_AUTOUPDATER", "1")
+        .done();
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert_eq!(test.statuses(), ["one completed", "two completed", "three completed"]);
 }

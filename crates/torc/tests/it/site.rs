@@ -1,5 +1,4 @@
-//! What the pages say about each other and about the program: links, the table of contents, and the lists of variables and
-//! metrics. `scripts/site` makes a site of them and checks the spelling.
+//! What the pages say about each other and about the program: links, the table of contents, and the list of variables. `scripts/site` makes a site of them and checks the spelling.
 
 use crate::docs::{blocks, root};
 use std::collections::BTreeSet;
@@ -24,7 +23,8 @@ fn files(directory: &Path, ends: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-fn pages() -> Vec<PathBuf> {
+/// Every page, of the documents and beside them.
+pub fn pages() -> Vec<PathBuf> {
     let mut pages = files(&root().join("docs"), &[".md"]);
     for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] {
         pages.push(root().join(name));
@@ -160,22 +160,6 @@ fn every_variable_has_its_line() {
         })
         .collect();
     assert!(gone.is_empty(), "docs/environment.md has {gone:?}, which the program does not know");
-}
-
-#[test]
-fn every_metric_has_its_line() {
-    let page = std::fs::read_to_string(root().join("docs/monitoring.md")).expect("the page");
-    let mut missing = Vec::new();
-    for source in files(&root().join("crates/torc-server/src/metrics"), &[".rs"]) {
-        let text = std::fs::read_to_string(source).expect("a source");
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for name in code.split('"').skip(1).step_by(2).filter(|text| text.starts_with("torc_")) {
-            if !page.contains(&format!("`{name}`")) {
-                missing.push(name.to_owned());
-            }
-        }
-    }
-    assert!(missing.is_empty(), "docs/monitoring.md lacks {missing:?}");
 }
 
 /// mdBook makes no page of what the summary lacks; `scripts/site` puts pages that it does not name at its end.

@@ -12,7 +12,8 @@ const REFUSED: [(&str, &str); 1] =
 /// Files of other kinds: rows of parameters, and questions for a database tool.
 const NO_SPECS: [&str; 2] = ["examples/parameter_tables", "examples/datasight"];
 
-fn specs(lab: &Path) -> Vec<String> {
+/// Every workflow file of the lab, by its path below it.
+pub fn specs(lab: &Path) -> Vec<String> {
     let mut folders: Vec<PathBuf> =
         ["examples", "tests/workflows", "slurm-tests/workflows"].map(|name| lab.join(name)).into();
     let mut found = Vec::new();

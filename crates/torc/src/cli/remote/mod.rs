@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn hosts_cannot_be_options_of_ssh() {
-        for wrong in ["-oProxyCommand=x", "", "a b", "a;b", "$(x)"] {
+        for wrong in ["-oProxyCommand=x", "", "a b", "a;b", "$(x)", "17"] {
             assert!(Host::parse(wrong).is_err(), "{wrong}");
         }
         for right in ["n1", "me@n1.example.org", "ssh://me@n1:2222"] {

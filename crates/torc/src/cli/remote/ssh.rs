@@ -22,6 +22,13 @@ impl Host {
         if text.is_empty() || text.starts_with('-') || !text.chars().all(is_fit) {
             return Err("expected a host as ssh names it, such as `n17` or `me@n17`".into());
         }
+        // In Torc 1.0.0 the workflow stood here; ssh would read a number as an address.
+        if text.chars().all(|c| c.is_ascii_digit()) {
+            return Err(format!(
+                "a number is no machine; coming from Torc 1.0.0: `torc remote run -w {text}` serves one workflow, \
+                 and machines are named, or all that were added are meant"
+            ));
+        }
         Ok(Self(text.to_owned()))
     }
 

@@ -13,6 +13,8 @@ pub struct Conversation {
     tools: Vec<String>,
     /// What its calls brought so far.
     pub results: Vec<Value>,
+    /// Everything that it was sent, as JSON.
+    pub request: String,
 }
 
 /// What the model does next: the end of a tool's name, and its arguments; `None` when it has
@@ -170,7 +172,11 @@ impl Dialect {
                     list(&request["messages"]).into_iter().flat_map(|m| list(&m["content"]));
                 let results =
                     blocks.filter(|b| b["type"] == "tool_result").map(|b| json_in(&b["content"]));
-                Conversation { tools: names(&request["tools"]), results: results.collect() }
+                Conversation {
+                    tools: names(&request["tools"]),
+                    results: results.collect(),
+                    request: request.to_string(),
+                }
             }
             Self::Responses => {
                 let items = list(&request["input"])
@@ -190,6 +196,7 @@ impl Dialect {
                 Conversation {
                     tools: tools.collect(),
                     results: items.map(|i| json_in(&i["output"])).collect(),
+                    request: request.to_string(),
                 }
             }
             Self::Contents => {
@@ -202,7 +209,7 @@ impl Dialect {
                 let answers = parts.filter(|p| p["functionResponse"].is_object());
                 let results =
                     answers.map(|p| json_in(&p["functionResponse"]["response"]["output"]));
-                Conversation { tools, results: results.collect() }
+                Conversation { tools, results: results.collect(), request: request.to_string() }
             }
         }
     }
