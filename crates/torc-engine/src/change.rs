@@ -1,16 +1,18 @@
 //! What a method of the engine did, for the store to write down.
 
+use super::conduct::Quarantine;
 use super::jobs::Tries;
 use super::maps::NewItem;
 use super::order::FamilyTime;
 use super::reset::Adjustment;
 use serde_json::Value;
-use torc_model::api::{RecoveryScript, ScriptResult};
+use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
 use torc_model::attempt::{Decision, Ending, Output, Usage};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{
-    ActionState, Afterwards, AttemptState, EndedBy, JobStatus, Origin, StatusReason,
+    ActionState, Afterwards, AttemptState, Cause, EndedBy, JobStatus, Origin, RunnerOrder,
+    StatusReason,
 };
 
 /// One row to write. The order matters: rows are written as they come.
@@ -99,6 +101,23 @@ pub enum Change {
     },
     /// An attempt ended.
     AttemptEnded(AttemptId, Box<End>),
+    /// An attempt was not its job's fault: the rule that retried it was not used for it.
+    AttemptRefunded(AttemptId),
+    /// Why an attempt ended became known after its end.
+    AttemptExplained {
+        /// Which.
+        id: AttemptId,
+        /// Why.
+        cause: Cause,
+        /// All that is known about it.
+        evidence: Vec<Evidence>,
+    },
+    /// So many events of an attempt's steps are written.
+    AttemptSteps(AttemptId, u64),
+    /// Values that a job captured, by the names of the user data that it writes.
+    Captured(JobId, Vec<(String, Value)>),
+    /// Something happened to a runner.
+    Runner(RunnerId, RunnerChange),
     /// Something people may want to know.
     Event {
         /// What.
@@ -130,6 +149,19 @@ pub enum Change {
         /// The run began now.
         started: bool,
     },
+}
+
+/// What happened to a runner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunnerChange {
+    /// It was heard.
+    Seen,
+    /// It has ended, for this reason.
+    Ended(String),
+    /// What a person asks of it; None: that it works.
+    Ordered(Option<RunnerOrder>),
+    /// It gets no work for a while; None: it does again.
+    Quarantine(Option<Quarantine>),
 }
 
 /// A new attempt.

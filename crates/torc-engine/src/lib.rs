@@ -14,6 +14,7 @@
 
 mod actions;
 mod allocation;
+mod allocation_sight;
 mod attempts;
 mod avoidance;
 mod backfill;
@@ -21,11 +22,13 @@ mod change;
 mod claim;
 mod classes;
 mod compare;
+mod conduct;
 mod edges;
 mod explain;
 mod forecast;
 mod handlers;
 mod index;
+mod item_difference;
 mod jobs;
 mod liveness;
 mod machine;
@@ -37,9 +40,11 @@ mod report;
 mod reservations;
 mod reset;
 mod restore;
+mod retry_memory;
 mod revise;
 mod rules;
 mod spawn;
+mod step_log;
 mod workflow;
 
 #[cfg(test)]
@@ -51,13 +56,16 @@ pub use actions::{Action, NewAction};
 pub use allocation::{
     AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Sighting, Submission,
 };
-pub use change::{Change, End, Judged, NewAttempt};
+pub use allocation_sight::{Doubt, Look, RunnerTrace, cause_for};
+pub use change::{Change, End, Judged, NewAttempt, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
+pub use conduct::{Burnt, Conduct, Gate, QUARANTINE_MS, Quarantine};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
 pub use forecast::{Bound, Forecast, MAX_SIMULATED, Machine as SimulatedMachine, Rest, Simulated};
 pub use index::{ClassIx, HandlerIx, JobIx};
+pub use item_difference::ItemDifference;
 pub use jobs::{Held, Job, NewJob, Tries};
-pub use liveness::{Allocation, Life, Process, RunnerLife};
+pub use liveness::{Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
 pub use maps::{FoundItems, MapJob, NewItem, Tally, limit_name};
 pub use order::{Estimate, FamilyTime, UNKNOWN_MS};
@@ -66,7 +74,9 @@ pub use report::{Ended, Lost};
 pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};
 pub use reset::{Adjustment, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
+pub use retry_memory::{AwaitedRetry, Lesson, RetryEnd};
 pub use revise::{ChangedJob, Revision};
 pub use rules::{CompiledHandler, Failure, RuleError, Verdict};
+pub use step_log::unwritten;
 pub use torc_model::class::{Class, Room, time_limit};
 pub use workflow::{Refused, Workflow};

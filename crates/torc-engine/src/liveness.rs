@@ -26,24 +26,6 @@ pub enum Process {
     Unknown,
 }
 
-/// What the batch system says about the allocation that a runner lives in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Allocation {
-    /// It has none.
-    None,
-    /// It is queued, running or suspended.
-    Alive,
-    /// It ended, for this reason.
-    Ended {
-        /// Lost, preempted, node_fail or timeout of the allocation.
-        cause: Cause,
-        /// What the batch system said.
-        text: String,
-    },
-    /// The batch system did not say.
-    Unknown,
-}
-
 /// What is known about a runner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunnerLife<'a> {
@@ -62,8 +44,8 @@ pub struct RunnerLife<'a> {
     pub disown: Option<i64>,
     /// Its process.
     pub process: Process,
-    /// Its allocation.
-    pub allocation: Allocation,
+    /// It lives in an allocation: its batch system tells when that is over, and silence ends nothing.
+    pub in_allocation: bool,
 }
 
 /// The answer.
@@ -87,9 +69,6 @@ impl RunnerLife<'_> {
         let dead = |cause, source, text: String| {
             Life::Dead(Lost { cause, evidence: Evidence { source, text: words::message(text) } })
         };
-        if let Allocation::Ended { cause, text } = &self.allocation {
-            return dead(*cause, EvidenceSource::Scheduler, text.clone());
-        }
         match self.process {
             Process::Gone => {
                 return dead(
@@ -109,7 +88,7 @@ impl RunnerLife<'_> {
         }
         // A runner that can be seen is slow, stopped or cut off: what it runs is there to see, and
         // must be gone before any of it starts elsewhere. Of an allocation the batch system tells.
-        let is_blind = self.process == Process::Unknown && self.allocation == Allocation::None;
+        let is_blind = self.process == Process::Unknown && !self.in_allocation;
         if is_blind && self.disown.is_some_and(|disown| silent_for > disown) {
             let text = format!(
                 "nothing was heard from its runner on {} for {} s",
@@ -135,7 +114,7 @@ mod tests {
             lease: 60_000,
             disown: Some(2_400_000),
             process: Process::Unknown,
-            allocation: Allocation::None,
+            in_allocation: false,
         }
     }
 
@@ -153,9 +132,7 @@ mod tests {
         for process in [Process::Alive, Process::Lingering] {
             assert_eq!(RunnerLife { process, ..life() }.judge(year), silent, "{process:?}");
         }
-        for allocation in [Allocation::Alive, Allocation::Unknown] {
-            assert_eq!(RunnerLife { allocation, ..life() }.judge(year), silent);
-        }
+        assert_eq!(RunnerLife { in_allocation: true, ..life() }.judge(year), silent);
         assert_eq!(RunnerLife { disown: None, ..life() }.judge(year), silent);
     }
 
@@ -175,14 +152,11 @@ mod tests {
                 "{process:?}"
             );
         }
-        let ended = Allocation::Ended { cause: Cause::Preempted, text: "PREEMPTED".into() };
-        let life = RunnerLife { allocation: ended, ..life() };
-        assert!(matches!(life.judge(100_001), Life::Dead(Lost { cause: Cause::Preempted, .. })));
     }
 
     #[test]
     fn a_batch_system_that_says_nothing_proves_nothing() {
-        let life = RunnerLife { allocation: Allocation::Unknown, ..life() };
+        let life = RunnerLife { in_allocation: true, ..life() };
         assert_eq!(life.judge(150_000), Life::Alive);
     }
 }

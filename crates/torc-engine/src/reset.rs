@@ -372,6 +372,7 @@ impl Workflow {
         if let Some(rule) = rule {
             self.handlers.take_back(index, rule);
         }
+        self.record(Change::AttemptRefunded(attempt));
         let job = &mut self.jobs[index];
         job.tries.refunds += 1;
         let is_final = matches!(

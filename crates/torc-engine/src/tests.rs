@@ -68,6 +68,11 @@ impl Ledger {
                 | Change::AttemptDelayed { .. }
                 | Change::Event { .. }
                 | Change::Action { .. }
+                | Change::AttemptRefunded(_)
+                | Change::AttemptExplained { .. }
+                | Change::AttemptSteps(..)
+                | Change::Captured(..)
+                | Change::Runner(..)
                 | Change::Workflow { .. } => {}
             }
         }

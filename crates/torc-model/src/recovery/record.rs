@@ -1,8 +1,8 @@
 //! What became of earlier verdicts on the same failure.
 
-use super::remedy::Action;
+use super::remedy::{Action, Change};
 use super::triage::{RetryOutcome, Verdict};
-use crate::status::words;
+use crate::status::{Adjustable, words};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -27,6 +27,15 @@ impl Tried {
             Action::MoreMemory => Some(Self::MoreMemory),
             Action::MoreTime => Some(Self::MoreTime),
             Action::Skip | Action::Impossible => None,
+        }
+    }
+
+    /// What a verdict with these changes tries: the first one says it.
+    pub fn by(changes: &[Change]) -> Self {
+        match changes.first().map(|change| change.field) {
+            Some(Adjustable::Memory) => Self::MoreMemory,
+            Some(Adjustable::Runtime | Adjustable::Timeout) => Self::MoreTime,
+            Some(_) | None => Self::Again,
         }
     }
 }

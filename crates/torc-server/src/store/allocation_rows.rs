@@ -122,11 +122,16 @@ fn write(tx: &Tx<'_>, id: i64, life: &AllocationLife) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lets an event happen to an allocation. False: it cannot happen to it now, and nothing changed.
-pub(super) fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
+/// What the engine keeps of an allocation.
+pub(super) fn life_of(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationLife>, Failed> {
     let sql = format!("{LIFE} WHERE id = ?1");
     let found = tx.db.prepare_cached(&sql)?.query_row([id], life).optional()?;
-    let Some((id, mut life)) = found else { return Ok(false) };
+    Ok(found.map(|(_, life)| life))
+}
+
+/// Lets an event happen to an allocation. False: it cannot happen to it now, and nothing changed.
+pub(super) fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
+    let Some(mut life) = life_of(tx, id)? else { return Ok(false) };
     if life.step(event, tx.now).is_err() {
         return Ok(false);
     }

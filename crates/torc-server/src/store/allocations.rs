@@ -4,7 +4,7 @@
 //! A client that reaches Slurm speaks to it; every decision and every record is made here, in
 //! one transaction.
 
-use super::allocation_rows::{COLUMNS, find, step, step_named, view};
+use super::allocation_rows::{COLUMNS, find, life_of, step, step_named, view};
 use super::crash_recovery;
 use super::last_words;
 use super::leftovers;
@@ -19,7 +19,10 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use torc_engine::{AllocationEvent, AllocationOver, Change, JobIx, Lost, Process, Sighting};
+use torc_engine::{
+    AllocationEvent, AllocationOver, Change, JobIx, Look, Lost, Process, RunnerTrace, Sighting,
+    cause_for,
+};
 use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -583,41 +586,52 @@ pub fn observe(
 ) -> Result<ObservedView, Failed> {
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
+        let Some(life) = life_of(tx, item.id)? else { continue };
         let Some(row) = find(tx, item.id)? else { continue };
-        match row.status {
-            AllocationStatus::Planned => continue,
-            AllocationStatus::Complete => {
+        match (life.look(&item.verdict, item.is_missing), &item.verdict) {
+            (Look::Nothing, _) => {}
+            (Look::Explained | Look::StartsAgain, _) => {
                 last_words::hear(tx, &row, item, &mut view)?;
-                continue;
             }
-            AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {
+            (Look::Unknown | Look::Missing, verdict) => {
+                unknown(tx, &row, item, verdict, &mut view)?;
             }
-        }
-        match &item.verdict {
-            Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
-            Verdict::Alive { phase, reason } => {
-                alive(tx, &row, item, (*phase, reason.as_deref()), looked, &mut view)?
+            (Look::Seen | Look::Waiting, verdict) => {
+                alive(tx, &row, item, verdict, looked, &mut view)?;
             }
-            Verdict::Ended(ending) => {
-                if end_runners(tx, &row, item, (ending.cause, &ending.text), looked, &mut view)? {
-                    let name = label(&row);
-                    let text = match row.unneeded_since_ms {
-                        Some(_) => format!("no longer needed; {}", ending.text),
-                        None => ending.text.clone(),
-                    };
-                    view.allocations_ended += 1;
-                    view.pending_allocations_cleaned +=
-                        i64::from(row.status != AllocationStatus::Active);
-                    view.details.push(format!("{name} is over: {text}"));
-                    last_words::explain_by(tx, &row, ending, &mut view)?;
-                    if !seen.dry_run {
-                        complete(tx, &row, how(ending), &text, Some(ending.cause))?;
-                    }
-                }
+            (Look::Over, Verdict::Ended(ending)) => {
+                over(tx, &row, item, ending, looked, &mut view)?
             }
+            (Look::Over, Verdict::Unknown { .. } | Verdict::Alive { .. }) => {}
         }
     }
     Ok(view)
+}
+
+/// The batch system says that an allocation is over.
+fn over(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    item: &Observation,
+    ending: &Ending,
+    looked: &LookedAt,
+    view: &mut ObservedView,
+) -> Result<(), Failed> {
+    if !end_runners(tx, row, item, (ending.cause, &ending.text), looked, view)? {
+        return Ok(());
+    }
+    let text = match row.unneeded_since_ms {
+        Some(_) => format!("no longer needed; {}", ending.text),
+        None => ending.text.clone(),
+    };
+    view.allocations_ended += 1;
+    view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
+    view.details.push(format!("{} is over: {text}", label(row)));
+    last_words::explain_by(tx, row, ending, view)?;
+    if view.dry_run {
+        return Ok(());
+    }
+    complete(tx, row, how(ending), &text, Some(ending.cause))
 }
 
 fn label(row: &AllocationView) -> String {
@@ -631,9 +645,10 @@ fn unknown(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
-    why: &str,
+    verdict: &Verdict,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
+    let Verdict::Unknown { why } = verdict else { return Ok(()) };
     view.unknown += 1;
     let line = format!("{}: {why}; nothing was done", label(row));
     if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
@@ -647,10 +662,12 @@ fn alive(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
-    (phase, reason): (Phase, Option<&str>),
+    verdict: &Verdict,
     looked: &LookedAt,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
+    let Verdict::Alive { phase, reason } = verdict else { return Ok(()) };
+    let (phase, reason) = (*phase, reason.as_deref());
     if let Some(hopeless) =
         reason.filter(|_| phase == Phase::Waiting).and_then(torc_model::slurm::state::never_starts)
     {
@@ -694,9 +711,8 @@ pub(super) fn sighting(item: &Observation, state: &str, reason: Option<&str>) ->
     }
 }
 
-/// Ends the runners of an allocation that has no process any more. False: one of them still speaks,
-/// or something of it lives on this host. Slurm may be wrong about a node that it does not reach,
-/// and it does not know of processes that left its step: a retry waits until they are gone.
+/// Ends the runners of an allocation that has no process any more. False: there is doubt about one
+/// of them, and nothing was done.
 fn end_runners(
     tx: &mut Tx<'_>,
     row: &AllocationView,
@@ -710,18 +726,15 @@ fn end_runners(
     for runner in &runners {
         let heard = tx.state.runners.get(runner).and_then(|known| known.heard);
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
-        let why = match crash_recovery::sight(tx, *runner, row.workflow_id)?.0 {
-            Process::Alive => "its runner is alive on this host",
-            Process::Gone if !looked.proved.contains(runner) && !view.dry_run => {
-                "its runner left processes on this host that have not ended"
-            }
-            _ if looked.unread.contains(runner) => {
-                "the directory where its runner may have left results does not answer"
-            }
-            Process::Gone | Process::Rebooted => continue,
-            _ if spoke => "its runner has just spoken",
-            _ => continue,
+        let trace = RunnerTrace {
+            process: crash_recovery::sight(tx, *runner, row.workflow_id)?.0,
+            // Nothing is ended to be told what would happen.
+            is_clean: view.dry_run || looked.proved.contains(runner),
+            is_unread: looked.unread.contains(runner),
+            spoke,
         };
+        let Some(doubt) = trace.doubt() else { continue };
+        let why = doubt.text();
         view.unknown += 1;
         view.details.push(format!("{}: {text}, but {why}; nothing was done", label(row)));
         return Ok(false);
@@ -747,9 +760,7 @@ fn end_runners(
             let left = torc_model::words::count(delivered as i64, "result");
             view.details.push(format!("runner {runner} left {left} that it could not deliver"));
         }
-        // Of several jobs it is unknown which one took the memory.
-        let held = held - delivered;
-        let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
+        let cause = cause_for(cause, held - delivered);
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
         let evidence = Evidence {
             source: EvidenceSource::Scheduler,

@@ -5,19 +5,15 @@ use super::Store;
 use super::names;
 use super::refusal::Refusal;
 use super::runners::LEASE_SECONDS;
-use super::writer::{Failed, Quarantine, Runner, Tx};
+use super::writer::{Failed, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
 use serde_json::json;
-use torc_engine::Change;
+use torc_engine::{Burnt, Change, Gate, QUARANTINE_MS, Quarantine, RunnerChange};
 use torc_model::api::{QuarantineRequest, QuarantineView};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::recovery::NodeVerdict;
 use torc_model::status::{Cause, Outcome};
 
-/// A machine may have been repaired meanwhile: after this time it is tried again, from a clean
-/// sheet.
-const QUARANTINE_MS: i64 = 600_000;
 /// A month.
 const MAX_SECONDS: i64 = 30 * 24 * 3600;
 
@@ -31,18 +27,14 @@ pub fn ended(
     seconds: f64,
 ) -> Result<(), Failed> {
     let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    known.health.ended(job, attempt, cause, seconds);
-    if cause.is_none() || known.quarantine.is_some() {
+    if !known.conduct.ended(job, attempt, cause, seconds) {
         return Ok(());
     }
-    let (host, health) = (known.host.clone(), known.health.clone());
-    let elsewhere = others(tx, id, &host).map(|(_, other)| other.health.successes()).sum();
-    match health.judge(elsewhere) {
-        NodeVerdict::Fine => Ok(()),
-        NodeVerdict::Bad { burnt, why } => {
-            let until = tx.now + QUARANTINE_MS;
-            quarantine(tx, id, runner, &burnt, &why, until)
-        }
+    let (host, conduct) = (known.host.clone(), known.conduct.clone());
+    let elsewhere = others(tx, id, &host).map(|(_, other)| other.conduct.successes()).sum();
+    match conduct.judge(elsewhere, tx.now) {
+        None => Ok(()),
+        Some(Burnt { attempts, quarantine: kept }) => quarantine(tx, id, runner, &attempts, kept),
     }
 }
 
@@ -55,7 +47,7 @@ fn others<'a>(
     let in_contact = tx.uptime - LEASE_SECONDS * 1000;
     tx.state.runners.of(id).filter(move |(_, other)| {
         let is_there = other.heard.is_some_and(|heard| heard >= in_contact);
-        other.host != host && other.quarantine.is_none() && is_there
+        other.host != host && other.conduct.quarantine().is_none() && is_there
     })
 }
 
@@ -95,7 +87,10 @@ fn set(
     for runner in &runners {
         match request.release {
             true => release(tx, *runner)?,
-            false => quarantine(tx, id, *runner, &[], why, until)?,
+            false => {
+                let kept = Quarantine { why: why.to_owned(), until };
+                quarantine(tx, id, *runner, &[], kept)?;
+            }
         }
     }
     let until_ms = (!request.release).then_some(until);
@@ -107,37 +102,27 @@ fn quarantine(
     id: WorkflowId,
     runner: RunnerId,
     burnt: &[(JobId, AttemptId)],
-    why: &str,
-    until: i64,
+    kept: Quarantine,
 ) -> Result<(), Failed> {
     let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    known.quarantine = Some(Quarantine { why: why.to_owned(), until });
+    known.conduct.keep_away(kept.clone());
     let host = known.host.clone();
-    tx.db
-        .prepare_cached(
-            "UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1",
-        )?
-        .execute(params![runner.0, why, until])?;
     let mut again = 0;
     for (job, attempt) in burnt {
         let Some(index) = tx.workflow(id)?.find(*job) else { continue };
-        let rule = refund_rule(tx, *attempt)?;
+        let rule = rule_of(tx, *attempt)?;
         again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, rule, now)))?);
     }
     let data = json!({
-        "runner_id": runner, "hostname": host, "why": why, "until_ms": until, "refunded": burnt.len(),
+        "runner_id": runner, "hostname": host, "why": kept.why, "until_ms": kept.until, "refunded": burnt.len(),
         "queued_again": again,
     });
-    tx.write(id, vec![Change::Event { kind: EventKind::RunnerQuarantined, job: None, data }])?;
-    Ok(())
+    let kept = Change::Runner(runner, RunnerChange::Quarantine(Some(kept)));
+    tx.write(id, vec![kept, Change::Event { kind: EventKind::RunnerQuarantined, job: None, data }])
 }
 
-/// Writes down that an attempt was not its job's fault. Answers with the rule that retried it, if
-/// one did.
-fn refund_rule(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
-    tx.db
-        .prepare_cached("INSERT OR IGNORE INTO refunded_attempt (attempt_id) VALUES (?1)")?
-        .execute([attempt.0])?;
+/// The rule that retried an attempt, if one did.
+fn rule_of(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
     let sql = "SELECT rule FROM attempt WHERE id = ?1 AND outcome = ?2";
     let rule: Option<Option<i64>> = tx
         .db
@@ -149,33 +134,29 @@ fn refund_rule(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed>
 
 /// Why a runner gets no work, if it is kept from it. When its time is over it is tried again.
 pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, Failed> {
-    let now = tx.now;
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(None) };
-    let Some(quarantine) = &known.quarantine else { return Ok(None) };
-    if quarantine.until > now {
-        let left = (quarantine.until - now) / 1000 + 1;
-        return Ok(Some(format!(
-            "this runner gets no work for another {left} s: {}",
-            quarantine.why
-        )));
+    let Some(known) = tx.state.runners.get(&runner) else { return Ok(None) };
+    match known.conduct.gate(tx.now) {
+        Gate::Open => Ok(None),
+        Gate::Closed { seconds, why } => {
+            Ok(Some(format!("this runner gets no work for another {seconds} s: {why}")))
+        }
+        Gate::Over => {
+            release(tx, runner)?;
+            Ok(None)
+        }
     }
-    release(tx, runner)?;
-    Ok(None)
 }
 
-/// Lets a runner get work again, from a clean sheet.
+/// Lets a runner get work again, with an empty record.
 fn release(tx: &mut Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
     let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    if known.quarantine.is_none() {
+    if !known.conduct.release() {
         return Ok(());
     }
-    (known.quarantine, known.health) = (None, Default::default());
     let (id, host) = (known.workflow, known.host.clone());
-    let sql = "UPDATE compute_node SET quarantine = NULL, quarantine_until_ms = NULL WHERE id = ?1";
-    tx.db.prepare_cached(sql)?.execute([runner.0])?;
     let data = json!({"runner_id": runner, "hostname": host});
-    tx.write(id, vec![Change::Event { kind: EventKind::RunnerTriedAgain, job: None, data }])?;
-    Ok(())
+    let free = Change::Runner(runner, RunnerChange::Quarantine(None));
+    tx.write(id, vec![free, Change::Event { kind: EventKind::RunnerTriedAgain, job: None, data }])
 }
 
 /// The runners on the same machine, when there are others on other machines that a retry may

@@ -16,9 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use torc_engine::{
-    Allocation, End, JobIx, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
-};
+use torc_engine::{End, JobIx, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::attempt::{Ending, Output};
 use torc_model::files;
@@ -355,7 +353,7 @@ pub fn judge(
         lease: LEASE_SECONDS * 1000,
         disown: suspect.disown,
         process: suspect.process,
-        allocation: if suspect.in_allocation { Allocation::Unknown } else { Allocation::None },
+        in_allocation: suspect.in_allocation,
     };
     match life.judge(tx.uptime) {
         Life::Alive => {}

@@ -8,7 +8,6 @@
 use super::allocation_rows::step;
 use super::allocations::{how, sighting};
 use super::load::parse;
-use super::persist::json;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use serde_json::json as value;
@@ -18,7 +17,7 @@ use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
 use torc_model::slurm::{Ending, Phase, Verdict};
-use torc_model::status::{AllocationEnd, Cause, EvidenceSource};
+use torc_model::status::{Cause, EvidenceSource};
 use torc_model::words;
 
 /// The state of an allocation whose runners have left, as far as we know it ourselves.
@@ -43,23 +42,20 @@ pub(super) fn after_goodbye(
     Ok(())
 }
 
-/// Takes in what was seen of an allocation whose runners had left.
+/// Takes in what was seen of an allocation whose runners had left, where [`Look`] says that it
+/// matters: the batch system told why, or will start it again.
+///
+/// [`Look`]: torc_engine::Look
 pub(super) fn hear(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
-    let is_awaited = row.ended_as == Some(AllocationEnd::Left) && row.cause.is_some();
-    if !is_awaited || view.dry_run {
+    if view.dry_run {
         return Ok(());
     }
     match &item.verdict {
-        // What Slurm no longer knows stays as it is.
-        Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => {
-            Ok(())
-        }
-        Verdict::Ended(ending) if item.is_missing && ending.is_vanished => Ok(()),
         Verdict::Ended(ending) => ended(tx, row, ending, view),
         Verdict::Alive { phase: Phase::Waiting, reason } => {
             if let Some(before) = &item.before {
@@ -73,6 +69,9 @@ pub(super) fn hear(
                 row.workflow_id,
                 vec![Change::Event { kind: EventKind::AllocationRequeued, job: None, data }],
             )
+        }
+        Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => {
+            Ok(())
         }
     }
 }
@@ -159,14 +158,10 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
         let mut evidence: Vec<Evidence> =
             evidence.as_deref().map(parse).transpose()?.unwrap_or_default();
         evidence.push(found.clone());
-        tx.db
-            .prepare_cached("UPDATE attempt SET cause = ?2, evidence = ?3 WHERE id = ?1")?
-            .execute(params![attempt.0, cause.as_str(), json(Some(&evidence))?])?;
+        let explained = Change::AttemptExplained { id: *attempt, cause, evidence };
         let data = value!({"attempt_id": number, "run_id": run, "cause": cause, "was": was, "evidence": why});
-        tx.write(
-            row.workflow_id,
-            vec![Change::Event { kind: EventKind::AttemptExplained, job: Some(*job), data }],
-        )?;
+        let event = Change::Event { kind: EventKind::AttemptExplained, job: Some(*job), data };
+        tx.write(row.workflow_id, vec![explained, event])?;
     }
     Ok(stopped.len() as i64)
 }

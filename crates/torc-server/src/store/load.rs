@@ -1,11 +1,11 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
-use super::writer::{Quarantine, Runner, State};
+use super::writer::{Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use torc_engine::{
-    Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits, LiveRow,
-    NewAction, NewJob, Rows, Tries, Workflow,
+    Class, CompiledHandler, Conduct, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits,
+    LiveRow, NewAction, NewJob, Quarantine, Rows, Tries, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -75,14 +75,14 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             greeted: true,
             given: VecDeque::new(),
             unsure_of_actions: true,
-            health: Default::default(),
             holdup: None,
             pid: row.get(9)?,
             pool: row.get::<_, Option<i64>>(11)?.map(PoolRunnerId),
-            quarantine: row
-                .get::<_, Option<String>>(7)?
-                .zip(row.get(8)?)
-                .map(|(why, until)| Quarantine { why, until }),
+            conduct: Conduct::restored(
+                row.get::<_, Option<String>>(7)?
+                    .zip(row.get(8)?)
+                    .map(|(why, until)| Quarantine { why, until }),
+            ),
             ordered: row
                 .get::<_, Option<String>>(10)?
                 .as_deref()

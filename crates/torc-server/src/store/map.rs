@@ -9,8 +9,11 @@ use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use torc_engine::{Claimed, End, FoundItems, JobIx, MapJob, NewItem, Workflow, limit_name};
+use std::collections::{BTreeMap, HashMap};
+use torc_engine::{
+    Change, Claimed, End, FoundItems, ItemDifference, JobIx, MapJob, NewItem, Workflow, limit_name,
+    unwritten,
+};
 use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
@@ -364,7 +367,7 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         extra.uses.push(limit_name(parent));
         class.uses = extra.uses.clone();
     }
-    let mut known: HashMap<String, (JobIx, Value)> = HashMap::new();
+    let mut known: BTreeMap<String, (JobIx, Value)> = BTreeMap::new();
     let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
     for (item, job) in ids {
         let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
@@ -373,20 +376,12 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         }
     }
     drop(read);
-    let (mut fresh, mut changed, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-    for item in items {
-        match known.remove(&item.key) {
-            Some((at, value)) if value == item.item => kept.push(at),
-            Some((at, _)) => changed.push((at, item)),
-            None => fresh.push(item),
-        }
-    }
-    let gone: Vec<JobIx> = known.into_values().map(|(at, _)| at).collect();
+    let ItemDifference { kept, changed, new, gone } = ItemDifference::of(known, items);
     let text = |item: &Item| -> rusqlite::Result<Option<String>> {
         let role = Role::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
         json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
     };
-    let new = fresh
+    let new = new
         .iter()
         .map(|item| Ok(NewItem { name: job_name(&name, &item.key), extra: text(item)? }))
         .collect::<rusqlite::Result<Vec<_>>>()?;
@@ -415,28 +410,15 @@ pub fn after_end(
 ) -> Result<(), Failed> {
     let job = tx.workflow(id)?.job(index).id();
     let events: Vec<StepEvent> = Vec::deserialize(&steps["events"]).unwrap_or_default();
-    let known = usize::try_from(step_events::known(tx, attempt)?).unwrap_or(usize::MAX);
-    step_events::tell(tx, id, job, events.get(known..).unwrap_or_default())?;
+    let known = step_events::known(tx, attempt)?;
+    step_events::tell(tx, id, job, unwritten(known, 0, &events))?;
     let Some(captures) =
         steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty())
     else {
         return Ok(());
     };
-    let mut outputs = tx.db.prepare_cached(
-        "SELECT u.id, u.name FROM job_item i JOIN user_data u ON u.id = i.item_id
-         WHERE i.job_id = ?1 AND i.kind = 'output_user_data'",
-    )?;
-    let rows: Vec<(i64, String)> = outputs
-        .query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
-    for (row, name) in rows {
-        if let Some(value) = captures.get(&name) {
-            tx.db
-                .prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?
-                .execute(params![row, value.to_string()])?;
-        }
-    }
-    Ok(())
+    let values = captures.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    tx.write(id, vec![Change::Captured(job, values)])
 }
 
 /// The items that a request names: by key, by expression, or all that ended badly.
@@ -494,9 +476,7 @@ pub fn retry(
         if let Some(Role::Item { of, key, .. }) = role(&extra) {
             extra.map = Some(Role::Item { of, key, item: new.clone() }.to_value());
         }
-        tx.db
-            .prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
-            .execute(params![single.job_id.0, json(Some(&extra))?])?;
+        tx.write(id, vec![Change::ItemChanged(single.job_id, json(Some(&extra))?)])?;
     }
     let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
     tx.apply(id, |workflow, _, now| {

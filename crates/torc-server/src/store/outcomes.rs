@@ -1,13 +1,15 @@
 //! How retries that a recovery asked for went, and what is remembered of that.
 
+use super::load::parse;
 use super::waiting::{self, Failed as Ended};
 use super::writer::{Failed, State, Tx};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::collections::HashMap;
+use torc_engine::{AwaitedRetry, Lesson};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::{JobId, WorkflowId};
-use torc_model::recovery::{Counts, Diagnosis, Fingerprint, Record, RetryOutcome, Tried};
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::recovery::{Change, Counts, Diagnosis, Fingerprint, Record, Tried};
 use torc_model::status::Cause;
 
 /// Who let a job run again.
@@ -168,6 +170,41 @@ enum Asked {
     Remedy,
 }
 
+impl Asked {
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Classification => "classification",
+            Self::Remedy => "remedy",
+        }
+    }
+
+    /// A retry whose outcome is awaited, and what it tries.
+    fn awaited(self, db: &Connection, row: i64) -> rusqlite::Result<Option<(AwaitedRetry, Tried)>> {
+        let tried = match self {
+            Self::Classification => "changes",
+            Self::Remedy => "action",
+        };
+        let sql = format!(
+            "SELECT follows, fingerprint, run_id, {tried} FROM {} WHERE id = ?1",
+            self.table()
+        );
+        let read = |row: &Row<'_>| {
+            let awaited = AwaitedRetry {
+                follows: AttemptId(row.get(0)?),
+                fingerprint: row.get(1)?,
+                run: row.get(2)?,
+            };
+            let text: String = row.get(3)?;
+            let tried = match self {
+                Self::Classification => Tried::by(&parse::<Vec<Change>>(&text)?),
+                Self::Remedy => Tried::parse(&text).unwrap_or(Tried::Again),
+            };
+            Ok((awaited, tried))
+        };
+        db.prepare_cached(&sql)?.query_row([row], read).optional()
+    }
+}
+
 /// Writes down how a retry ended. Tells whether that is known now.
 fn learn(
     db: &Connection,
@@ -176,47 +213,27 @@ fn learn(
     ended: &Ended,
     now: i64,
 ) -> rusqlite::Result<bool> {
-    let (table, action) = match asked {
-        Asked::Classification => (
-            "classification",
-            "CASE changes ->> '$[0].field' WHEN 'memory' THEN 'more_memory' WHEN 'runtime' THEN 'more_time' \
-             WHEN 'timeout' THEN 'more_time' ELSE 'again' END",
-        ),
-        Asked::Remedy => ("remedy", "action"),
-    };
-    let found: Option<(i64, String, String, i64)> = db
-        .prepare_cached(&format!(
-            "SELECT follows, fingerprint, {action}, run_id FROM {table} WHERE id = ?1"
-        ))?
-        .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
-        .optional()?;
-    let Some((follows, fingerprint, tried, run)) = found else { return Ok(true) };
-    if ended.retry_of != Some(follows) {
-        // Another run of the workflow tells nothing about it any more.
-        return Ok(ended.run != run);
+    let Some((awaited, tried)) = asked.awaited(db, row)? else { return Ok(true) };
+    let table = asked.table();
+    match awaited.on_end(&ended.retry_end(), || ended.fingerprint().id) {
+        Lesson::NotYet => Ok(false),
+        Lesson::Never => Ok(true),
+        Lesson::Interrupted => {
+            db.prepare_cached(&format!("UPDATE {table} SET follows = ?2 WHERE id = ?1"))?
+                .execute(params![row, ended.attempt])?;
+            Ok(false)
+        }
+        Lesson::Outcome(outcome) => {
+            let sql = format!("UPDATE {table} SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1");
+            db.prepare_cached(&sql)?.execute(params![row, outcome.as_str(), now])?;
+            let mut counts = Counts::default();
+            counts.add(outcome);
+            if counts.tries > 0 {
+                remember_outcome(db, &awaited.fingerprint, tried.as_str(), &counts, ended, now)?;
+            }
+            Ok(true)
+        }
     }
-    let is_interrupted =
-        ended.ending.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
-    if is_interrupted {
-        // Not the job's doing; the next attempt will tell.
-        db.prepare_cached(&format!("UPDATE {table} SET follows = ?2 WHERE id = ?1"))?
-            .execute(params![row, ended.attempt])?;
-        return Ok(false);
-    }
-    let outcome = match ended.state.as_str() {
-        "completed" => RetryOutcome::Succeeded,
-        "canceled" => RetryOutcome::Canceled,
-        _ if ended.fingerprint().id == fingerprint => RetryOutcome::FailedSame,
-        _ => RetryOutcome::FailedOther,
-    };
-    db.prepare_cached(&format!("UPDATE {table} SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1"))?
-        .execute(params![row, outcome.as_str(), now])?;
-    let mut counts = Counts::default();
-    counts.add(outcome);
-    if counts.tries > 0 {
-        remember_outcome(db, &fingerprint, &tried, &counts, ended, now)?;
-    }
-    Ok(true)
 }
 
 fn remember_outcome(

@@ -3,11 +3,13 @@
 use super::load::parse;
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use torc_engine::{Adjustment, Change, End, NewAttempt, NewItem};
+use torc_engine::{Adjustment, Change, End, NewAttempt, NewItem, RunnerChange};
 use torc_model::api::EventView;
-use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::JobExtra;
-use torc_model::status::{ActionState, Afterwards, EndDetail, JobStatus, StatusReason};
+use torc_model::status::{
+    ActionState, Afterwards, EndDetail, JobStatus, RunnerOrder, StatusReason,
+};
 use torc_model::units::Runtime;
 
 /// Who waits at the server and should look again, and what else the writer should know.
@@ -129,6 +131,30 @@ pub fn write(
                 wakes.last_end = wakes.last_end.max(Some(end.at));
                 wakes.special |= end.steps.is_some();
             }
+            Change::AttemptRefunded(id) => {
+                db.prepare_cached(
+                    "INSERT OR IGNORE INTO refunded_attempt (attempt_id) VALUES (?1)",
+                )?
+                .execute([id.0])?;
+            }
+            Change::AttemptExplained { id, cause, evidence } => {
+                db.prepare_cached("UPDATE attempt SET cause = ?2, evidence = ?3 WHERE id = ?1")?
+                    .execute(params![id.0, cause.as_str(), json(Some(&evidence))?])?;
+            }
+            Change::AttemptSteps(id, count) => {
+                db.prepare_cached("UPDATE attempt SET step_events = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, signed(Some(count))])?;
+            }
+            Change::Captured(job, values) => {
+                let mut update = db.prepare_cached(
+                    "UPDATE user_data SET data = ?3 WHERE name = ?2 AND id IN
+                     (SELECT item_id FROM job_item WHERE job_id = ?1 AND kind = 'output_user_data')",
+                )?;
+                for (name, value) in values {
+                    update.execute(params![job.0, name, value.to_string()])?;
+                }
+            }
+            Change::Runner(id, change) => runner(db, id, change, now)?,
             Change::Event { kind, job, data } => {
                 debug_assert_eq!(kind.unknown_field(&data), None, "a field of {kind} events");
                 let text = data.to_string();
@@ -177,6 +203,31 @@ pub fn write(
         }
     }
     Ok(wakes)
+}
+
+/// What happened to a runner, in its row.
+fn runner(db: &Connection, id: RunnerId, change: RunnerChange, now: i64) -> rusqlite::Result<()> {
+    match change {
+        RunnerChange::Seen => db
+            .prepare_cached("UPDATE compute_node SET last_seen_ms = ?2 WHERE id = ?1")?
+            .execute([id.0, now])?,
+        RunnerChange::Ended(reason) => db
+            .prepare_cached(
+                "UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL",
+            )?
+            .execute(params![id.0, now, reason])?,
+        RunnerChange::Ordered(ordered) => db
+            .prepare_cached("UPDATE compute_node SET ordered = ?2 WHERE id = ?1")?
+            .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?,
+        RunnerChange::Quarantine(quarantine) => {
+            let (why, until) = quarantine.map(|kept| (kept.why, kept.until)).unzip();
+            db.prepare_cached(
+                "UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1",
+            )?
+            .execute(params![id.0, why, until])?
+        }
+    };
+    Ok(())
 }
 
 /// Writes a new attempt.

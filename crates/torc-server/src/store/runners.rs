@@ -9,7 +9,7 @@ use crate::boot::identity;
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use tokio::sync::watch;
-use torc_engine::{Change, Claim, Claimed, End, Lost};
+use torc_engine::{Change, Claim, Claimed, End, Lost, RunnerChange};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
     CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
@@ -165,8 +165,7 @@ fn insert_runner(
         greeted: false,
         given: VecDeque::new(),
         unsure_of_actions: false,
-        health: Default::default(),
-        quarantine: None,
+        conduct: Default::default(),
         ordered: None,
         holdup: None,
         pid: request.pid,
@@ -347,9 +346,8 @@ pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Res
         });
     };
     runner.ordered = ordered;
-    tx.db
-        .prepare_cached("UPDATE compute_node SET ordered = ?2 WHERE id = ?1")?
-        .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?;
+    let workflow = runner.workflow;
+    tx.write(workflow, vec![Change::Runner(id, RunnerChange::Ordered(ordered))])?;
     tx.wake_all();
     Ok(())
 }
@@ -861,10 +859,8 @@ pub fn workflow_of(tx: &mut Tx<'_>, runner: RunnerId) -> Result<WorkflowId, Fail
 /// A runner is alive.
 pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, Failed> {
     let id = heard(tx, beat.runner_id, None)?;
-    tx.db
-        .prepare_cached("UPDATE compute_node SET last_seen_ms = ?2 WHERE id = ?1")?
-        .execute([beat.runner_id.0, tx.now])?;
     let runner = beat.runner_id;
+    tx.write(id, vec![Change::Runner(runner, RunnerChange::Seen)])?;
     for told in &beat.step_events {
         if let Some(index) =
             tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token)
@@ -935,13 +931,11 @@ pub fn end_runner(
 ) -> Result<usize, Failed> {
     let ended =
         tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
-    tx.db
-        .prepare_cached("UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
-        .execute(params![runner.0, tx.now, reason])?;
     let pool = tx.state.runners.remove(&runner).and_then(|known| known.pool);
     tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
     let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
-    tx.write(id, vec![Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
+    let gone = Change::Runner(runner, RunnerChange::Ended(reason.to_owned()));
+    tx.write(id, vec![gone, Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
     Ok(ended)
 }
 

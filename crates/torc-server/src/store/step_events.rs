@@ -2,7 +2,7 @@
 
 use super::writer::{Failed, Tx};
 use serde_json::Value;
-use torc_engine::{Change, JobIx};
+use torc_engine::{Change, JobIx, unwritten};
 use torc_model::api::StepEvents;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::steps::StepEvent;
@@ -41,17 +41,12 @@ pub fn while_running(
     told: &StepEvents,
 ) -> Result<(), Failed> {
     let known = known(tx, told.attempt.id)?;
-    // After a gap there is nothing to go on with: the report will have it all.
-    let Some(skip) = known.checked_sub(told.from).and_then(|skip| usize::try_from(skip).ok())
-    else {
+    let news = unwritten(known, told.from, &told.events);
+    if news.is_empty() {
         return Ok(());
-    };
-    let Some(news) = told.events.get(skip..).filter(|news| !news.is_empty()) else { return Ok(()) };
+    }
     let job = tx.workflow(id)?.job(index).id();
     tell(tx, id, job, news)?;
-    let known = i64::try_from(known).unwrap_or(i64::MAX).saturating_add(news.len() as i64);
-    tx.db
-        .prepare_cached("UPDATE attempt SET step_events = ?2 WHERE id = ?1")?
-        .execute([told.attempt.id.0, known])?;
-    Ok(())
+    let count = known.saturating_add(news.len() as u64);
+    tx.write(id, vec![Change::AttemptSteps(told.attempt.id, count)])
 }

@@ -3,15 +3,15 @@
 
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use torc_engine::End;
+use torc_engine::{End, RetryEnd};
 use torc_model::attempt::{Ending, Output, Usage};
-use torc_model::ids::{JobId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
     Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Observed, Record, Rules, Tried, diagnose,
     diagnose_with,
 };
-use torc_model::status::{Cause, EndDetail};
+use torc_model::status::{AttemptState, Cause, EndDetail};
 
 /// A job that waits for a verdict.
 pub struct Waiting {
@@ -171,6 +171,18 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
 }
 
 impl Failed {
+    /// It, as far as it tells how a retry went.
+    pub fn retry_end(&self) -> RetryEnd {
+        RetryEnd {
+            attempt: AttemptId(self.attempt),
+            retry_of: self.retry_of.map(AttemptId),
+            run: self.run,
+            // The table's CHECK allows nothing else.
+            state: AttemptState::parse(&self.state).unwrap_or(AttemptState::Failed),
+            cause: self.ending.cause,
+        }
+    }
+
     /// The same attempt with the end that was just reported and is not written yet.
     pub fn with_end(self, end: &End) -> Self {
         Self {

@@ -50,7 +50,7 @@ fn explain_holdup(
 
 /// The runner is there and gets no work: a person or a quarantine keeps it from any.
 fn takes_nothing(state: &State, runner: &Runner, now: i64) -> bool {
-    let is_quarantined = runner.quarantine.as_ref().is_some_and(|q| q.until > now);
+    let is_quarantined = runner.conduct.quarantine().is_some_and(|q| q.until > now);
     runner.ordered.is_some() || is_quarantined || of_drained_pool(state, runner).is_some()
 }
 

@@ -30,11 +30,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
-use torc_engine::{Clocks, Limits, Reservations, Workflow};
+use torc_engine::{Clocks, Conduct, Limits, Reservations, Workflow};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, WorkflowId};
-use torc_model::recovery::Health;
 use torc_model::status::RunnerOrder;
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to
@@ -109,14 +108,12 @@ pub struct Runner {
     pub given: VecDeque<(String, ActionId, i64)>,
     /// An earlier server may have given it actions in an answer that got lost.
     pub unsure_of_actions: bool,
-    /// What its latest attempts tell about its machine.
-    pub health: Health,
+    /// What its latest attempts tell about its machine, and whether it gets work.
+    pub conduct: Conduct,
     /// Its process, on its host.
     pub pid: i64,
     /// The pool runner that started it.
     pub pool: Option<PoolRunnerId>,
-    /// It gets no work for now.
-    pub quarantine: Option<Quarantine>,
     /// What a person asked of it.
     pub ordered: Option<RunnerOrder>,
     /// What stands in the way of an end of what it holds, as the last sweep saw it.
@@ -162,15 +159,6 @@ impl Holdup {
             }
         }
     }
-}
-
-/// A runner's machine is not trusted for a while.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Quarantine {
-    /// One sentence.
-    pub why: String,
-    /// When it is tried again.
-    pub until: i64,
 }
 
 /// Everything the writer knows besides the database.

@@ -570,7 +570,9 @@ impl Look<'_> {
         let heard = match member.runners.get(&workflow) {
             Some(runner) => {
                 let takes_work = |runner: &&Runner| {
-                    !runner.leaving && runner.ordered.is_none() && runner.quarantine.is_none()
+                    !runner.leaving
+                        && runner.ordered.is_none()
+                        && runner.conduct.quarantine().is_none()
                 };
                 self.runners.get(runner).filter(takes_work).and_then(|runner| runner.heard)
             }

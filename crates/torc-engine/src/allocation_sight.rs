@@ -1,0 +1,167 @@
+//! What follows from what was seen of an allocation in its batch system. Not knowing changes
+//! nothing, and the word of the batch system about processes is checked against what the server
+//! itself knows of the runners in it.
+
+use super::allocation::AllocationLife;
+use super::liveness::Process;
+use torc_model::slurm::{Phase, Verdict};
+use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
+
+/// What a look at the batch system means for an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Nothing.
+    Nothing,
+    /// It is not known whether the batch system has it.
+    Unknown,
+    /// The batch system answered and did not list it, which proves nothing yet.
+    Missing,
+    /// The batch system has it.
+    Seen,
+    /// It waits in the queue, so that no process of it can run. If it had runners, it was put back.
+    Waiting,
+    /// It is over.
+    Over,
+    /// It was over for us, and the batch system now says why.
+    Explained,
+    /// It was over for us, and the batch system will start it again.
+    StartsAgain,
+}
+
+impl AllocationLife {
+    /// What a look means. `is_missing`: the batch system answered and did not list it.
+    pub fn look(&self, verdict: &Verdict, is_missing: bool) -> Look {
+        match self.status {
+            AllocationStatus::Planned => Look::Nothing,
+            AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {
+                match verdict {
+                    Verdict::Unknown { .. } if is_missing => Look::Missing,
+                    Verdict::Unknown { .. } => Look::Unknown,
+                    Verdict::Alive { phase: Phase::Waiting, .. } => Look::Waiting,
+                    Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => Look::Seen,
+                    Verdict::Ended(_) => Look::Over,
+                }
+            }
+            AllocationStatus::Complete => self.look_afterwards(verdict, is_missing),
+        }
+    }
+
+    /// Its runners had left before the batch system said why; only that is still of interest.
+    fn look_afterwards(&self, verdict: &Verdict, is_missing: bool) -> Look {
+        let has_left = self.end.is_some_and(|(_, ended_as)| ended_as == AllocationEnd::Left);
+        if !has_left || self.cause.is_none() {
+            return Look::Nothing;
+        }
+        match verdict {
+            Verdict::Unknown { .. } => Look::Nothing,
+            Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => Look::Nothing,
+            // What the batch system no longer knows stays as it is.
+            Verdict::Ended(ending) if is_missing && ending.is_vanished => Look::Nothing,
+            Verdict::Ended(_) => Look::Explained,
+            Verdict::Alive { phase: Phase::Waiting, .. } => Look::StartsAgain,
+        }
+    }
+
+    /// Whether a submitter may take it up at this time.
+    pub fn may_be_taken(&self, now: i64) -> bool {
+        match self.status {
+            AllocationStatus::Planned => true,
+            AllocationStatus::Submitting => {
+                self.submission.as_ref().is_none_or(|submission| submission.until <= now)
+            }
+            AllocationStatus::Pending | AllocationStatus::Active | AllocationStatus::Complete => {
+                false
+            }
+        }
+    }
+}
+
+/// What the server knows of a runner in an allocation of which the batch system says that no process
+/// runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunnerTrace {
+    /// The runner's own process.
+    pub process: Process,
+    /// Nothing that it started lives on this host; meaningful where the process is gone from it.
+    pub is_clean: bool,
+    /// The directory where it may have left results does not answer.
+    pub is_unread: bool,
+    /// It spoke a moment ago.
+    pub spoke: bool,
+}
+
+/// Why a runner is not given up although the batch system says that its allocation is over. A batch
+/// system may be wrong about a node that it does not reach, and it does not know of processes that
+/// left its step: a retry waits until they are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doubt {
+    /// Its process is seen to live.
+    Alive,
+    /// Processes that it started have not ended.
+    Processes,
+    /// Its results cannot be read yet.
+    Results,
+    /// It has just spoken.
+    Spoke,
+}
+
+impl Doubt {
+    /// One clause for people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Alive => "its runner is alive on this host",
+            Self::Processes => "its runner left processes on this host that have not ended",
+            Self::Results => "the directory where its runner may have left results does not answer",
+            Self::Spoke => "its runner has just spoken",
+        }
+    }
+}
+
+impl RunnerTrace {
+    /// Why the runner must not be given up, if it must not.
+    pub fn doubt(&self) -> Option<Doubt> {
+        match self.process {
+            Process::Alive => Some(Doubt::Alive),
+            Process::Gone if !self.is_clean => Some(Doubt::Processes),
+            _ if self.is_unread => Some(Doubt::Results),
+            Process::Gone | Process::Rebooted => None,
+            Process::Lingering | Process::Unknown => self.spoke.then_some(Doubt::Spoke),
+        }
+    }
+}
+
+/// Why attempts ended that were alive in an allocation: of several jobs it is unknown which one took
+/// the memory.
+pub fn cause_for(cause: Cause, attempts: usize) -> Cause {
+    if cause == Cause::Oom && attempts != 1 { Cause::Lost } else { cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_of_the_batch_system_does_not_end_what_is_seen_to_live() {
+        let trace = RunnerTrace {
+            process: Process::Unknown,
+            is_clean: true,
+            is_unread: false,
+            spoke: false,
+        };
+        assert_eq!(trace.doubt(), None);
+        assert_eq!(RunnerTrace { spoke: true, ..trace }.doubt(), Some(Doubt::Spoke));
+        assert_eq!(RunnerTrace { is_unread: true, ..trace }.doubt(), Some(Doubt::Results));
+        let alive = RunnerTrace { process: Process::Alive, ..trace };
+        assert_eq!(alive.doubt(), Some(Doubt::Alive));
+        let gone = RunnerTrace { process: Process::Gone, spoke: true, ..trace };
+        assert_eq!(gone.doubt(), None, "what it said before its end proves nothing");
+        assert_eq!(RunnerTrace { is_clean: false, ..gone }.doubt(), Some(Doubt::Processes));
+    }
+
+    #[test]
+    fn memory_is_blamed_on_a_job_only_when_it_was_alone() {
+        assert_eq!(cause_for(Cause::Oom, 1), Cause::Oom);
+        assert_eq!(cause_for(Cause::Oom, 2), Cause::Lost);
+        assert_eq!(cause_for(Cause::Walltime, 2), Cause::Walltime);
+    }
+}
