@@ -41,6 +41,9 @@ impl Workflow {
         // from one that never ran, and nothing depends on it.
         let from_before =
             a.status() == JobStatus::Canceled && (a.tries.number, b.tries.number) == (1, 0);
+        // A map that waits for its items need not run itself in this run: its column says 1 all the
+        // same.
+        let never_runs = self.map(index).is_some() && self.gathers(index);
         // Its time had come; whether it has come again after a jump of the clock does not matter.
         let woken = a.not_before.is_none();
         let not_before = a.not_before == b.not_before || woken || a.status() != JobStatus::Ready;
@@ -49,7 +52,7 @@ impl Workflow {
             ("held_back", a.held_back == b.held_back),
             ("priority", a.priority == b.priority),
             ("class", self.next_class_of(index) == restored.next_class_of(index)),
-            ("attempt", a.tries.number == b.tries.number || from_before),
+            ("attempt", a.tries.number == b.tries.number || from_before || never_runs),
             ("lost_retries", a.tries.lost == b.tries.lost),
             ("refunds", a.tries.refunds == b.tries.refunds),
             ("unmet", a.unmet == b.unmet),

@@ -271,6 +271,21 @@ impl Workflow {
         self.map_of(index).is_some_and(|map| !self.gathers(map))
     }
 
+    /// A map that has ended without looking for its items again runs none of those that it found
+    /// before. Left as they are, they would keep the workflow from ever being complete.
+    pub(super) fn cancel_dormant_items(&mut self) {
+        if self.maps.item_of.is_empty() {
+            return;
+        }
+        let is_over = |map: JobIx| self.jobs[map].status().is_final() && !self.gathers(map);
+        let waits = |item: JobIx| self.jobs[item].status() == JobStatus::Uninitialized;
+        let items = self.maps.item_of.iter().filter(|(item, map)| waits(**item) && is_over(**map));
+        let items: Vec<JobIx> = items.map(|(item, _)| *item).collect();
+        for item in items {
+            self.shift(item, JobEvent::Canceled, Some(StatusReason::DependencyFailed));
+        }
+    }
+
     /// A map runs again from the start: it looks for its items anew.
     pub(super) fn forget_items(&mut self, index: JobIx) {
         if let Some(map) = self.maps.maps.get_mut(&index).filter(|map| map.is_expanded) {
@@ -339,6 +354,8 @@ impl Workflow {
         self.renew_item(index, now);
         self.make_ready(index, JobEvent::InitializedReady, origin, now);
         self.block_if_unmet(index, now);
+        // What it depends on may have ended badly meanwhile.
+        self.cancel_if_hopeless(index, now);
     }
 
     fn is_waiting(&self, index: JobIx) -> bool {
@@ -354,8 +371,18 @@ impl Workflow {
         map.is_expanded = true;
         let items: Vec<JobIx> = map.items.difference(&map.gone).copied().collect();
         self.record(Change::MapExpanded(self.jobs[index].id, true));
+        // How long it takes to look for items is known now, and it waits again: without this its
+        // items would be ranked otherwise after a restart.
+        self.relevel([index]);
         for item in &items {
-            if self.jobs[*item].status() == JobStatus::Uninitialized {
+            if self.jobs[*item].status() != JobStatus::Uninitialized {
+                continue;
+            }
+            // No runner claims jobs of a canceled workflow: they would wait for ever.
+            if self.canceled {
+                let by_user = Some(StatusReason::CanceledByUser);
+                self.shift(*item, JobEvent::Canceled, by_user);
+            } else {
                 self.make_ready(*item, JobEvent::InitializedReady, Origin::Initial, now);
             }
         }
@@ -412,6 +439,13 @@ impl Workflow {
     /// Runs items again that ended badly; their map and what reduces it follow.
     pub fn retry_items(&mut self, items: &[JobIx], now: i64) -> Result<(), Refused> {
         for item in items {
+            if self.is_dormant(*item) {
+                let message = format!(
+                    "the map of job {} has to look for its items first",
+                    self.jobs[*item].id
+                );
+                return Err(Refused::new(ErrorCode::WrongStatus, message));
+            }
             let job = &self.jobs[*item];
             if !job.status().is_bad_end() {
                 let message = format!(
@@ -422,6 +456,7 @@ impl Workflow {
                 return Err(Refused::new(ErrorCode::WrongStatus, message));
             }
         }
+        self.refuse_canceled()?;
         self.run_items_again(items, Origin::Manual, now);
         Ok(())
     }
@@ -436,6 +471,14 @@ impl Workflow {
         let Some(map) = self.map(index) else { return Vec::new() };
         let is_bad = |item: &JobIx| self.jobs[*item].status().is_bad_end();
         map.items.difference(&map.gone).copied().filter(is_bad).collect()
+    }
+
+    /// The items of a map that looks for them when it runs, as far as they have not ended. To run
+    /// the map again is to look again: until then it is not known whether they are still wanted.
+    pub(super) fn unfinished_items(&self, index: JobIx) -> Vec<JobIx> {
+        let Some(map) = self.map(index).filter(|map| map.is_dynamic) else { return Vec::new() };
+        let is_open = |item: &JobIx| !self.jobs[*item].status().is_final();
+        map.items.difference(&map.gone).copied().filter(is_open).collect()
     }
 
     fn run_items_again(&mut self, items: &[JobIx], origin: Origin, now: i64) {
@@ -472,6 +515,7 @@ impl Workflow {
 
     /// Takes items that ended badly out of the count.
     pub fn drop_items(&mut self, items: &[JobIx], now: i64) -> Result<(), Refused> {
+        self.refuse_canceled()?;
         for item in items {
             let job = &self.jobs[*item];
             if !job.status().is_bad_end() {
@@ -494,7 +538,7 @@ impl Workflow {
             // A map that had ended with them is looked at again.
             match self.jobs[map].status() {
                 status @ (JobStatus::Failed | JobStatus::Completed)
-                    if self.tally(map).open == 0 =>
+                    if self.gathers(map) && self.tally(map).open == 0 =>
                 {
                     self.shift(map, JobEvent::ItemReopened, Some(StatusReason::WaitsForItems));
                     if status == JobStatus::Completed {
@@ -626,5 +670,64 @@ mod tests {
         workflow.again(ix(2), Origin::Recovered, 2);
         assert_eq!(statuses(&workflow), [Blocked, Ready, Ready, Ready, Ready]);
         assert_eq!((workflow.jobs[ix(0)].unmet, workflow.is_given_up(ix(3))), (4, false));
+    }
+
+    /// The map of [`workflow`] has to look for its items again and ends badly instead.
+    fn failed_search() -> Workflow {
+        let mut workflow = workflow();
+        fail(&mut workflow, ix(1));
+        workflow.propagate(ix(1), 1);
+        let chosen = workflow.plan_reset(&Seeds::Named(vec![ix(0)])).expect("nothing runs");
+        workflow.reset(&chosen, 2);
+        workflow.initialize(3);
+        workflow.cancel_job(ix(0), 4).expect("it waits");
+        workflow
+    }
+
+    #[test]
+    fn items_of_a_map_that_ended_without_looking_again_do_not_keep_the_workflow_open() {
+        let mut workflow = failed_search();
+        let item = &workflow.jobs[ix(1)];
+        assert_eq!(
+            (item.status(), item.reason()),
+            (JobStatus::Canceled, Some(StatusReason::DependencyFailed))
+        );
+        workflow.cancel_job(ix(2), 5).expect("it waits");
+        assert!(workflow.is_complete());
+    }
+
+    #[test]
+    fn dropping_items_does_not_complete_a_map_that_has_not_looked_for_them() {
+        let mut workflow = failed_search();
+        workflow.drop_items(&[ix(1)], 5).expect("it ended badly");
+        assert_eq!(workflow.jobs[ix(0)].status(), JobStatus::Canceled);
+    }
+
+    #[test]
+    fn a_map_that_looks_again_takes_its_waiting_items_back() {
+        let mut workflow = workflow();
+        assert_eq!(workflow.jobs[ix(1)].status(), JobStatus::Ready);
+        let chosen = workflow.plan_reset(&Seeds::Named(vec![ix(0)])).expect("nothing runs");
+        assert!(chosen.contains(&(ix(1), Reason::Upstream(ix(0)))), "{chosen:?}");
+        workflow.reset(&chosen, 1);
+        assert_eq!(workflow.jobs[ix(1)].status(), JobStatus::Uninitialized);
+    }
+
+    #[test]
+    fn nothing_of_a_canceled_workflow_is_run_again_or_started() {
+        let mut workflow = workflow();
+        // As in a workflow that was canceled while the map was looking for its items.
+        workflow.canceled = true;
+        let code = |refused: Result<(), Refused>| refused.expect_err("it is canceled").code;
+        assert_eq!(code(workflow.retry_items(&[], 2)), ErrorCode::WorkflowCanceled);
+        assert_eq!(code(workflow.drop_items(&[], 2)), ErrorCode::WorkflowCanceled);
+        // The search was not stopped in time and has found its item.
+        workflow.renew_item(ix(1), 3);
+        workflow.start_items(ix(0), 3);
+        assert_eq!(
+            workflow.jobs[ix(1)].reason(),
+            Some(StatusReason::CanceledByUser),
+            "no runner would claim it"
+        );
     }
 }

@@ -100,6 +100,8 @@ impl Workflow {
             open.extend(
                 self.bad_items(index).into_iter().map(|item| (item, Reason::Ended(status(item)))),
             );
+            let waiting = self.unfinished_items(index).into_iter();
+            open.extend(waiting.map(|item| (item, Reason::Upstream(index))));
             open.extend(
                 self.children_of(index).iter().map(|child| (*child, Reason::Upstream(index))),
             );
@@ -128,6 +130,7 @@ impl Workflow {
             self.requeue_ready(now);
             self.begin_idle();
         }
+        self.cancel_dormant_items();
         let complete = self.is_complete();
         self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
         self.event(
@@ -274,13 +277,8 @@ impl Workflow {
         Ok(())
     }
 
-    /// The four checks of [`Workflow::retry`], which change nothing.
-    pub fn may_retry(&self, index: JobIx, run: i64, max: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index];
-        if run != self.run {
-            let message = format!("run {run} was given but the workflow is in run {}", self.run);
-            return Err(Refused::new(ErrorCode::RunMismatch, message));
-        }
+    /// No runner claims jobs of a canceled workflow, so that nothing is run again in one.
+    pub(super) fn refuse_canceled(&self) -> Result<(), Refused> {
         if self.canceled {
             return Err(Refused::new(
                 ErrorCode::WorkflowCanceled,
@@ -288,6 +286,17 @@ impl Workflow {
             )
             .hint("reset its jobs with `reset-status`, then initialize it"));
         }
+        Ok(())
+    }
+
+    /// The four checks of [`Workflow::retry`], which change nothing.
+    pub fn may_retry(&self, index: JobIx, run: i64, max: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
+        if run != self.run {
+            let message = format!("run {run} was given but the workflow is in run {}", self.run);
+            return Err(Refused::new(ErrorCode::RunMismatch, message));
+        }
+        self.refuse_canceled()?;
         if !matches!(job.status(), JobStatus::Failed | JobStatus::Terminated) {
             let message = format!(
                 "job {} is {}; only a failed or terminated job can be retried",

@@ -615,6 +615,7 @@ impl Workflow {
     /// Notices that the workflow became complete, or no longer is. Every public move ends with it.
     pub(super) fn finish(&mut self) {
         self.rank_reopened();
+        self.cancel_dormant_items();
         let complete = self.is_complete();
         if complete == self.was_complete {
             return;

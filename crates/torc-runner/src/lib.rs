@@ -68,6 +68,7 @@ pub mod decisions {
     pub use crate::heartbeat::Rhythm;
     pub use crate::held::HeldList;
     pub use crate::resources::Node;
+    pub use crate::steps::Live;
     pub use crate::supervisor::StopReason;
 }
 

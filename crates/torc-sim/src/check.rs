@@ -1,16 +1,22 @@
 //! The invariants. They look at rows, at the witness and at what clients were told, never at the
 //! engine alone.
 
+use crate::batch::{Batch, State};
+use crate::ends::STEP;
 use crate::scenario::{Scenario, Sight};
 use crate::server::Server;
-use crate::tables::{AttemptRow, ReservationRow, Tables, Write};
+use crate::tables::{AttemptRow, ReservationRow, RunnerRow, Tables, VerdictRow, Write};
 use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{Change, End, JobIx, Workflow};
+use torc_engine::{AllocationLife, Change, End, JobIx, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
-use torc_model::status::{ActionState, AttemptState, EndedBy, JobStatus, Origin, Outcome};
+use torc_model::recovery::{AGENT_RETRIES, ClassificationState, Counts, RetryOutcome};
+use torc_model::status::{
+    ActionState, AllocationEnd, AllocationStatus, AttemptState, Cause, EndedBy, JobStatus, Origin,
+    Outcome, StatusReason, Trigger,
+};
 
 /// What was promised to a client, and what is counted apart from the engine.
 pub struct Checker {
@@ -35,6 +41,25 @@ pub struct Checker {
     pub ordered: BTreeMap<AttemptId, i64>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
+    /// Events of an attempt's steps that were written.
+    steps: BTreeMap<AttemptId, u64>,
+    /// Maps that have become final in this commit.
+    gathered: BTreeSet<(usize, JobIx)>,
+}
+
+/// What really is, and what the server made of it.
+#[derive(Clone, Copy)]
+pub struct Truth<'a> {
+    /// Committed rows.
+    pub durable: &'a Tables,
+    /// Processes.
+    pub witness: &'a Witness,
+    /// The server.
+    pub server: &'a Server,
+    /// The batch system.
+    pub batch: &'a Batch,
+    /// Now.
+    pub now: i64,
 }
 
 /// A process ends within this time after its runner heard that it must: the grace it gets, and the
@@ -59,6 +84,8 @@ impl Checker {
             actions: BTreeMap::new(),
             given: BTreeMap::new(),
             reset_at: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            gathered: BTreeSet::new(),
         }
     }
 
@@ -101,14 +128,11 @@ impl Checker {
                 "job {job} runs again although attempt {done} was acknowledged as completed"
             ));
         }
-        let uses = |job: JobId| -> &[String] {
-            self.scenario
-                .place(job)
-                .map_or(&[], |(flow, index)| &self.scenario.flows[flow].jobs[index].class.uses)
-        };
+        let uses =
+            |job: JobId| -> &[String] { durable.plan(job).map_or(&[], |plan| &plan.class.uses) };
         for name in uses(job) {
             let used = 1 + witness.live().filter(|p| uses(p.job).contains(name)).count() as i64;
-            let max = self.scenario.limits[name].max;
+            let max = self.scenario.limit(name);
             if used > max {
                 return Err(format!(
                     "limit `{name}`: {used} processes use it, {max} may (job {job})"
@@ -119,15 +143,17 @@ impl Checker {
     }
 
     /// A write has become durable.
-    pub fn on_write(
-        &mut self,
-        write: &Write,
-        durable: &Tables,
-        witness: &Witness,
-        server: &Server,
-        now: i64,
-    ) -> Verdict {
-        let Write::Change(flow, change) = write else { return Ok(()) };
+    pub fn on_write(&mut self, write: &Write, truth: Truth<'_>) -> Verdict {
+        let Truth { durable, now, .. } = truth;
+        let (flow, change) = match write {
+            Write::Change(flow, change) => (flow, change),
+            Write::Allocation(id, row) => return on_allocation(*id, &row.life, truth),
+            Write::RunnerNew(_)
+            | Write::ReservationNew(_)
+            | Write::ReservationEnded(_)
+            | Write::Verdict(..)
+            | Write::Memory(..) => return Ok(()),
+        };
         self.touched.insert(*flow);
         match change {
             Change::Job { id, status: JobStatus::Uninitialized, .. } => {
@@ -170,9 +196,29 @@ impl Checker {
                     self.promised.insert(*id);
                 }
                 let Some(row) = durable.attempt(*id) else { return Ok(()) };
-                self.on_end(row, end, durable, witness, server, now)
+                self.on_end(row, end, truth)
+            }
+            Change::Job { id, status: JobStatus::Completed | JobStatus::Failed, .. } => {
+                let index = durable.flows[*flow].find(*id);
+                let map = index.filter(|i| self.scenario.flows[*flow].maps.contains_key(i));
+                self.gathered.extend(map.map(|index| (*flow, index)));
+                Ok(())
+            }
+            Change::Event { kind, data, .. } if *kind == STEP => self.on_step(data),
+            Change::AttemptRefunded(id) => {
+                // The rule that retried it was not used for it.
+                let row = durable.attempt(*id);
+                let used = row.and_then(|row| Some((row.job, row.run, row.rule?)));
+                if let Some(uses) = used.and_then(|used| self.rules.get_mut(&used)) {
+                    *uses = uses.saturating_sub(1);
+                }
+                Ok(())
             }
             Change::Job { .. }
+            | Change::AttemptExplained { .. }
+            | Change::AttemptSteps(..)
+            | Change::Captured(..)
+            | Change::Runner(..)
             | Change::MapExpanded(..)
             | Change::ItemsAdded { .. }
             | Change::ItemChanged(..)
@@ -199,12 +245,12 @@ impl Checker {
         of: Option<AttemptId>,
         durable: &Tables,
     ) -> Verdict {
-        let Some((flow, index)) = self.scenario.place(job) else { return Ok(()) };
+        let Some((flow, index)) = durable.place(job) else { return Ok(()) };
         let plan = &self.scenario.flows[flow];
         if origin == Origin::Lost {
             let losses = self.losses.entry((job, run)).or_default();
             *losses += 1;
-            let most = plan.jobs[index].max_lost;
+            let most = durable.flows[flow].plan[index].max_lost;
             if *losses > most {
                 return Err(format!(
                     "budget: job {job} was queued again after {losses} losses, {most} are allowed"
@@ -263,7 +309,12 @@ impl Checker {
             self.scenario.flows.iter().zip(&durable.flows).filter(|(_, row)| row.run > 0)
         {
             for (action, (state, _)) in flow.actions.iter().zip(&row.actions) {
-                if *state == ActionState::Waiting {
+                // Jobs that were canceled before they were ready never will be.
+                let never_ready =
+                    |index: &JobIx| row.jobs[index.at()].status == JobStatus::Canceled;
+                let is_moot =
+                    action.trigger == Trigger::OnJobsReady && action.jobs.iter().all(never_ready);
+                if *state == ActionState::Waiting && !is_moot {
                     return Err(format!(
                         "action {} was never triggered ({:?})",
                         action.id, action.trigger
@@ -306,8 +357,27 @@ impl Checker {
         let Some(row) = durable.attempt(id) else {
             return Err(format!("attempt {id} was claimed but not written"));
         };
-        let Some((_, index)) = self.scenario.place(row.job) else { return Ok(()) };
-        let uses_limit = !self.scenario.flows[flow].jobs[index].class.uses.is_empty();
+        let Some((_, index)) = durable.place(row.job) else { return Ok(()) };
+        let of = &durable.flows[flow];
+        let job = &of.plan[index];
+        let at = JobIx::new(index);
+        if of.gathers(&self.scenario.flows[flow], at) {
+            return Err(format!("map: job {} was claimed while it waits for its items", row.job));
+        }
+        if let Some(item) = of.items.get(&at)
+            && (item.is_gone || !of.gathers(&self.scenario.flows[flow], item.map))
+        {
+            return Err(format!("map: job {} was claimed, an item that is not there", row.job));
+        }
+        let runner = row.runner.and_then(|id| durable.runner(id));
+        let kept = runner.and_then(|runner| runner.quarantine.as_ref());
+        if kept.is_some_and(|kept| row.claimed_at.is_some_and(|at| at < kept.until)) {
+            return Err(format!(
+                "quarantine: job {} was given to a runner that is kept from work",
+                row.job
+            ));
+        }
+        let uses_limit = job.class.uses.iter().any(|name| self.scenario.limits.contains_key(name));
         let pauses = |r: &&ReservationRow| {
             let covers = match r.scope {
                 Scope::All => true,
@@ -323,9 +393,9 @@ impl Checker {
             ));
         }
         let jobs = &durable.flows[flow].jobs;
-        for parent in &self.scenario.flows[flow].jobs[index].parents {
+        for parent in &job.parents {
             let status = jobs[parent.at()].status;
-            let careless = !self.scenario.flows[flow].jobs[index].cancel_on_failure;
+            let careless = !job.cancel_on_failure;
             if !(status.satisfies() || (status.is_bad_end() && careless)) {
                 return Err(format!(
                     "order: job {} was claimed while its parent {parent} is {status}",
@@ -339,15 +409,8 @@ impl Checker {
         Ok(())
     }
 
-    fn on_end(
-        &self,
-        row: &AttemptRow,
-        end: &End,
-        durable: &Tables,
-        witness: &Witness,
-        server: &Server,
-        now: i64,
-    ) -> Verdict {
+    fn on_end(&self, row: &AttemptRow, end: &End, truth: Truth<'_>) -> Verdict {
+        let Truth { durable, witness, server, now, .. } = truth;
         let Some(runner) = row.runner else { return Ok(()) };
         if witness.lives(row.id) {
             return Err(format!(
@@ -415,33 +478,153 @@ impl Checker {
             .iter()
             .filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
         {
-            if let Some((flow, index)) = self.scenario.place(row.job) {
-                for name in &self.scenario.flows[flow].jobs[index].class.uses {
+            if let Some(plan) = durable.plan(row.job) {
+                for name in &plan.class.uses {
                     *used.entry(name).or_default() += 1;
                 }
             }
         }
         if let Some((name, used)) =
-            used.iter().find(|(name, used)| self.scenario.limits[**name].max < **used)
+            used.iter().find(|(name, used)| self.scenario.limit(name) < **used)
         {
             return Err(format!("limit `{name}`: {used} attempts have it"));
         }
         for flow in std::mem::take(&mut self.touched) {
             self.check_flow(flow, durable)?;
         }
+        for (flow, map) in std::mem::take(&mut self.gathered) {
+            self.check_map(flow, map, durable)?;
+        }
+        let inside = |row: &&RunnerRow| !row.ended && row.inside.is_some();
+        for row in durable.runners.iter().filter(inside) {
+            let Some(inside) = row.inside else { continue };
+            let life = &durable.allocations[inside.allocation].life;
+            if life.status != AllocationStatus::Active {
+                return Err(format!("allocation: a runner lives in one that is {}", life.status));
+            }
+            if life.job != Some(inside.job.to_string()) {
+                return Err(format!(
+                    "allocation: batch job {} is served beside {:?}",
+                    inside.job, life.job
+                ));
+            }
+        }
+        self.check_agents(durable)
+    }
+
+    /// Each event of an attempt's steps is written once, in order.
+    fn on_step(&mut self, data: &serde_json::Value) -> Verdict {
+        let (Some(attempt), Some(number)) = (data["attempt"].as_i64(), data["number"].as_u64())
+        else {
+            return Err(format!("steps: an event says nothing: {data}"));
+        };
+        let next = self.steps.entry(AttemptId(attempt)).or_default();
+        if number != *next {
+            return Err(format!(
+                "steps: event {number} of attempt {attempt} comes after {next} others"
+            ));
+        }
+        *next += 1;
+        Ok(())
+    }
+
+    /// A map that has become final by its items has what its tolerance says.
+    fn check_map(&self, flow: usize, map: JobIx, durable: &Tables) -> Verdict {
+        let (plan, row) = (&self.scenario.flows[flow], &durable.flows[flow]);
+        let (status, reason) = (row.jobs[map.at()].status, row.jobs[map.at()].reason);
+        let is_by_items = match status {
+            JobStatus::Completed => true,
+            JobStatus::Failed => reason == Some(StatusReason::TooManyItemsFailed),
+            _ => false,
+        };
+        if !is_by_items {
+            return Ok(());
+        }
+        let of = |item: JobIx| row.jobs[item.at()].status;
+        let items: Vec<JobStatus> =
+            row.items_of(map).map(of).filter(|s| *s != JobStatus::Disabled).collect();
+        let failed = items.iter().filter(|s| s.is_bad_end()).count() as u64;
+        let is_borne = plan.maps[&map].tolerate.bears(failed, items.len() as u64);
+        let is_open = items.iter().any(|s| !s.is_final());
+        if is_open || is_borne != (status == JobStatus::Completed) || !row.gathers(plan, map) {
+            return Err(format!(
+                "map: job {map} of workflow {flow} is {status} with items {items:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Agents have a job tried again only so often in a run.
+    fn check_agents(&self, durable: &Tables) -> Verdict {
+        let mut retries: BTreeMap<(JobId, i64), i64> = BTreeMap::new();
+        let counts =
+            |v: &&VerdictRow| v.is_retry && v.is_agents && v.state == ClassificationState::Applied;
+        for verdict in durable.verdicts.iter().filter(counts) {
+            let count = retries.entry((verdict.job, verdict.awaited.run)).or_default();
+            *count += 1;
+            if *count > AGENT_RETRIES {
+                return Err(format!("agents: job {} was tried again {count} times", verdict.job));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is remembered of verdicts is what came of them, followed here from row to row.
+    pub fn check_memory(&self, durable: &Tables) -> Verdict {
+        let mut memory: BTreeMap<String, Counts> = BTreeMap::new();
+        let is_newest = |at: usize, job: JobId| {
+            !durable.verdicts[at + 1..].iter().any(|later| later.job == job)
+        };
+        for (at, verdict) in durable.verdicts.iter().enumerate() {
+            if verdict.is_retry && verdict.state == ClassificationState::Applied {
+                // A retry that was dropped before it ran teaches nothing, written or not.
+                let teaches = |outcome: &RetryOutcome| *outcome != RetryOutcome::Canceled;
+                let came = outcome_of(verdict, durable).filter(teaches);
+                if came != verdict.outcome.filter(teaches) && is_newest(at, verdict.job) {
+                    return Err(format!(
+                        "memory: of verdict {at} on job {} came {came:?}, written is {:?}",
+                        verdict.job, verdict.outcome
+                    ));
+                }
+            }
+            if let Some(outcome) = verdict.outcome {
+                memory.entry(verdict.awaited.fingerprint.clone()).or_default().add(outcome);
+            }
+        }
+        if memory == durable.memory {
+            Ok(())
+        } else {
+            Err(format!("memory: {:?} is remembered, {memory:?} happened", durable.memory))
+        }
+    }
+
+    /// What a completed job captured is there.
+    fn check_captures(&self, flow: usize, durable: &Tables) -> Verdict {
+        if !self.scenario.has_steps {
+            return Ok(());
+        }
+        let row = &durable.flows[flow];
+        for (plan, job) in row.plan.iter().zip(&row.jobs) {
+            let Some(last) = durable.last_ended(plan.id) else { continue };
+            let is_done =
+                job.status == JobStatus::Completed && last.state == AttemptState::Completed;
+            if is_done && row.captured.get(&plan.id) != Some(&last.id.0.into()) {
+                return Err(format!("captures: job {} completed and left nothing", plan.id));
+            }
+        }
         Ok(())
     }
 
     /// Every job has exactly what its status says, and nothing waits for what has already happened.
     fn check_flow(&self, flow: usize, durable: &Tables) -> Verdict {
-        let plan = &self.scenario.flows[flow];
-        let jobs = &durable.flows[flow].jobs;
+        self.check_captures(flow, durable)?;
+        let scenario = &self.scenario.flows[flow];
+        let row = &durable.flows[flow];
+        let (plan, jobs) = (&row.plan, &row.jobs);
         let mut live: Vec<Option<AttemptState>> = vec![None; jobs.len()];
         for row in durable.attempts.iter().filter(|a| a.state.is_live()) {
-            if let Some((f, index)) = self.scenario.place(row.job)
-                && f == flow
-            {
-                live[index] = Some(row.state);
+            if let Some(index) = durable.flows[flow].find(row.job) {
+                live[index.at()] = Some(row.state);
             }
         }
         for (index, job) in jobs.iter().enumerate() {
@@ -451,7 +634,7 @@ impl Checker {
                 JobStatus::Running => Some(AttemptState::Running),
                 _ => None,
             };
-            let id = plan.jobs[index].id;
+            let id = plan[index].id;
             if live[index] != wanted {
                 return Err(format!(
                     "lost job: job {id} is {} but its attempt is {:?}",
@@ -459,11 +642,15 @@ impl Checker {
                 ));
             }
             if job.status == JobStatus::Blocked {
-                let careless = !plan.jobs[index].cancel_on_failure;
+                let careless = !plan[index].cancel_on_failure;
                 let of = |p: &JobIx| jobs[p.at()].status;
-                let dead = !careless && plan.jobs[index].parents.iter().any(|p| of(p).is_bad_end());
+                let dead = !careless && plan[index].parents.iter().any(|p| of(p).is_bad_end());
                 let met = |s: JobStatus| s.satisfies() || (s.is_bad_end() && careless);
-                if dead || plan.jobs[index].parents.iter().all(|p| met(of(p))) {
+                let at = JobIx::new(index);
+                let waits_for_items =
+                    row.gathers(scenario, at) && row.items_of(at).any(|item| !of(&item).is_final());
+                let is_met = plan[index].parents.iter().all(|p| met(of(p))) && !waits_for_items;
+                if dead || is_met {
                     return Err(format!("lost job: job {id} is blocked for ever"));
                 }
             }
@@ -521,6 +708,58 @@ impl Checker {
     }
 }
 
+/// How the retry that a verdict asked for went, as the rows of attempts say: the first attempt after
+/// the failure that was not interrupted tells.
+fn outcome_of(verdict: &VerdictRow, durable: &Tables) -> Option<RetryOutcome> {
+    let mut after = verdict.failed;
+    loop {
+        let next = durable.attempts.iter().find(|a| a.retry_of == Some(after))?;
+        if next.state.is_live() {
+            return None;
+        }
+        let is_interrupted =
+            next.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
+        if is_interrupted {
+            after = next.id;
+            continue;
+        }
+        return Some(match next.state {
+            AttemptState::Completed => RetryOutcome::Succeeded,
+            AttemptState::Canceled => RetryOutcome::Canceled,
+            _ if next.fingerprint() == verdict.awaited.fingerprint => RetryOutcome::FailedSame,
+            _ => RetryOutcome::FailedOther,
+        });
+    }
+}
+
+/// An allocation is over by the word of the batch system only when no process of it runs.
+fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> Verdict {
+    let by_word =
+        |how: AllocationEnd| matches!(how, AllocationEnd::Reported | AllocationEnd::Vanished);
+    let is_over =
+        life.status == AllocationStatus::Complete && life.end.is_some_and(|(_, how)| by_word(how));
+    let own = |job: i64| life.job.as_ref().is_none_or(|own| *own == job.to_string());
+    let runs =
+        truth.batch.of(id).any(|(job, of)| own(job) && matches!(of.state, State::Running(_)));
+    if is_over && runs {
+        return Err(format!(
+            "unknown is not dead: allocation {id} is over while its batch job runs"
+        ));
+    }
+    Ok(())
+}
+
+/// Which runners are kept from work is the same in memory and in the rows.
+pub fn same_runners(server: &Server) -> Verdict {
+    for (id, known) in &server.runners {
+        let row = server.working.runner(*id).and_then(|row| row.quarantine.as_ref());
+        if known.conduct.quarantine() != row {
+            return Err(format!("memory and rows differ about the quarantine of runner {id}"));
+        }
+    }
+    Ok(())
+}
+
 /// The engine in memory and the engine that a restart would make must be the same.
 pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
     memory.difference(restored).map_or(Ok(()), Err)
@@ -529,6 +768,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
 /// What is counted as used of the named limits is what is used.
 pub fn same_limits(server: &Server, scenario: &Scenario) -> Verdict {
     let (counted, mut fresh) = (&server.limits, scenario.limits.clone());
+    // Those of maps are added with the workflows, and no person reserves them.
     fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());
     server.flows.iter().for_each(|f| f.count_limits(&mut fresh));
     if &fresh == counted {

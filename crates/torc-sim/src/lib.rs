@@ -10,16 +10,21 @@
 //!   witness: which processes ran when     checker: invariants, after every step
 //! ```
 //!
-//! What is real: every transition, claim, retry, cascade, budget, limit, the verdict on silent
-//! runners, and the way back from rows to the engine. What is imitated: SQLite, HTTP, processes.
+//! What is real: every transition, claim, retry, cascade, budget, limit, map, quarantine, lesson of a
+//! verdict, the life of allocations, the verdict on silent runners, the way back from rows to the
+//! engine, and the runner's dispatcher. What is imitated: SQLite, HTTP, processes, the batch system.
 
+mod allocations;
+mod batch;
 mod check;
+mod ends;
 mod people;
 mod runner;
 mod sabotage;
 mod scenario;
 mod server;
 mod tables;
+mod verdicts;
 mod wire;
 mod witness;
 mod world;

@@ -13,9 +13,8 @@ impl World {
     /// A user does something, sensible or not.
     pub(crate) fn intervene(&mut self) {
         let flow = self.rng.below(self.scenario.flows.len() as u64) as usize;
-        let count = self.scenario.flows[flow].jobs.len() as u64;
-        let index = JobIx::new(self.rng.below(count) as usize);
         let row = &self.server.durable.flows[flow];
+        let index = JobIx::new(self.rng.below(row.jobs.len() as u64) as usize);
         let status = row.jobs[index.at()].status;
         let run = row.run;
         let extras = self.scenario.has_extras;
@@ -28,8 +27,19 @@ impl World {
                 let index = running.filter(|_| self.rng.chance(700)).unwrap_or(index);
                 Wish::Retry { index, run, max }
             }
-            7 | 8 if status == JobStatus::PendingFailed => {
-                Wish::Classify(index, self.rng.chance(500))
+            7 if !self.server.durable.verdicts.is_empty() && self.rng.chance(400) => {
+                let count = self.server.durable.verdicts.len() as u64;
+                let at = self.rng.below(count) as usize;
+                Wish::Settle(at, self.rng.chance(500))
+            }
+            8 if self.rng.chance(200) => Wish::FromMemory,
+            7..=9 if status == JobStatus::PendingFailed => {
+                let confidence = self.rng.chance(600).then(|| self.rng.below(100) as f64 / 100.0);
+                Wish::Verdict { index, retry: self.rng.chance(600), confidence }
+            }
+            9 if !self.scenario.flows[flow].maps.is_empty() => {
+                let map = *self.scenario.flows[flow].maps.keys().next().unwrap_or(&index);
+                Wish::Items(map, self.rng.chance(600))
             }
             7..=9 => Wish::CancelJob(index),
             10 => Wish::Cancel,
@@ -65,10 +75,11 @@ impl World {
                         wishes.push(Wish::Hold(JobIx::new(index), false));
                     }
                     if job.status == JobStatus::PendingFailed {
-                        wishes.push(Wish::Classify(
-                            JobIx::new(index),
-                            index % 3 == 0 && job.tries.number < 8,
-                        ));
+                        wishes.push(Wish::Verdict {
+                            index: JobIx::new(index),
+                            retry: index % 3 == 0 && job.tries.number < 8,
+                            confidence: None,
+                        });
                     }
                 }
             }
@@ -79,6 +90,7 @@ impl World {
                 self.send(Client::Person, Rc::new(Request::Person(flow, wish)));
             }
         }
+        self.want_allocations();
         self.plan(self.now + LOOK, Event::Tend);
     }
 }

@@ -2,21 +2,25 @@
 //! around them: lanes that repeat what was not answered, the heartbeat with its fence, and
 //! processes.
 
+use crate::ends::STEP;
 use crate::sabotage::Sabotage;
 use crate::scenario::Sight;
-use crate::wire::{Answer, Request};
+use crate::wire::{Answer, Inside, Request};
 use crate::witness::Process;
 use crate::world::{Client, Event, World};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use torc_engine::JobIx;
 use torc_model::api::*;
-use torc_model::ids::{ActionId, AttemptId, RunnerId};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::slurm::logs::LastWord;
 use torc_model::status::{Cause, EndDetail, JobStatus};
+use torc_model::steps::{Item, StepEvent};
 use torc_runner::decisions::{
-    ActionResult, Dispatcher, Effect, Event as Fact, HeldList, Rhythm, Settings, StopReason,
+    ActionResult, Dispatcher, Effect, Event as Fact, HeldList, Live, Rhythm, Settings, StopReason,
     unstarted_report,
 };
 use torc_runner::{Prefetch, Shutdown};
@@ -71,6 +75,8 @@ pub enum Tick {
     End(AttemptId),
     /// A process has been killed.
     Killed(AttemptId),
+    /// A step of a process does something.
+    Step(AttemptId),
     /// An action has been executed.
     ActionEnd(ActionId),
 }
@@ -91,6 +97,9 @@ struct Work {
     packet: AttemptPacket,
     phase: Phase,
     result: Result<(), (i64, Cause)>,
+    started: i64,
+    /// What its steps have done.
+    steps: Vec<StepEvent>,
 }
 
 #[derive(Debug)]
@@ -116,6 +125,8 @@ pub struct Runner {
     id: Option<RunnerId>,
     dispatcher: Option<Dispatcher>,
     held: Arc<HeldList>,
+    steps: Live,
+    inside: Option<Inside>,
     work: BTreeMap<AttemptId, Work>,
     /// Actions it executes, or has executed and not yet reported.
     actions: BTreeSet<ActionId>,
@@ -139,6 +150,11 @@ impl World {
             let at = self.now + 15_000;
             return self.plan(at, Event::RunnerUp(slot));
         }
+        self.start_runner(slot, None);
+    }
+
+    /// A new process in this place.
+    pub(crate) fn start_runner(&mut self, slot: usize, inside: Option<Inside>) {
         let old = std::mem::take(&mut self.runners[slot]);
         let incarnation = old.incarnation + 1;
         let cut_until = old.cut_until;
@@ -147,11 +163,12 @@ impl World {
             is_alive: true,
             cut_until,
             contact: self.now,
+            inside,
             ..Runner::default()
         };
         self.note(|_| format!("runner {slot}.{incarnation} starts"));
         let key = self.rng.word();
-        self.call(slot, Lane::Register, Request::Register { slot, incarnation, key });
+        self.call(slot, Lane::Register, Request::Register { slot, incarnation, key, inside });
     }
 
     /// The runner process dies; its jobs die a moment later.
@@ -172,8 +189,14 @@ impl World {
         runner.is_alive = false;
         runner.dispatcher = None;
         self.checker.ended.entry((slot, runner.incarnation)).or_insert(self.now);
-        let back = self.now + self.rng.pick(&[2_500, 10_000, 60_000]);
-        self.plan(back, Event::RunnerUp(slot));
+        let (inside, incarnation) = (runner.inside, runner.incarnation);
+        match inside {
+            Some(_) => self.batch_runner_gone(slot, incarnation),
+            None => {
+                let back = self.now + self.rng.pick(&[2_500, 10_000, 60_000]);
+                self.plan(back, Event::RunnerUp(slot));
+            }
+        }
     }
 
     /// The runner was told to leave.
@@ -229,6 +252,7 @@ impl World {
             Tick::Spawn(attempt) => self.spawn(slot, attempt),
             Tick::End(attempt) => self.on_process_end(slot, attempt, false),
             Tick::Killed(attempt) => self.on_process_end(slot, attempt, true),
+            Tick::Step(attempt) => self.on_step(slot, attempt),
             Tick::ActionEnd(id) => {
                 self.tell(
                     slot,
@@ -276,8 +300,9 @@ impl World {
                 self.call(slot, Lane::Listen, Request::Claim(Arc::new(request), false));
             }
             Effect::Start(packet, ..) => {
-                let (id, result) = (packet.id, self.draw_result());
-                let work = Work { packet: *packet, phase: Phase::Waiting, result };
+                let (id, result) = (packet.id, self.draw_result(slot));
+                let (phase, started) = (Phase::Waiting, self.now);
+                let work = Work { packet: *packet, phase, result, started, steps: Vec::new() };
                 self.runners[slot].work.insert(id, work);
                 let delay = self.rng.range(1, 30);
                 self.tick(slot, delay, Tick::Spawn(id));
@@ -368,7 +393,7 @@ impl World {
             Some(Sabotage::AbsencesUntold) => Vec::new(),
             _ => runner.held.untold(),
         };
-        let body = Heartbeat { runner_id, held, gone, step_events: Vec::new() };
+        let body = Heartbeat { runner_id, held, gone, step_events: runner.steps.untold() };
         self.call(slot, Lane::Beat, Request::Heartbeat(body));
     }
 
@@ -473,7 +498,9 @@ impl World {
                 }
                 _ => self.tell(slot, Fact::Refused("the runner has ended".into())),
             },
-            Answer::Refused(_) | Answer::Broken => {}
+            // Another batch job is its allocation: it is not needed.
+            Answer::Refused(_) if lane == Lane::Register => self.is_gone(slot),
+            Answer::Refused(_) | Answer::Orders(_) | Answer::Broken => {}
         }
     }
 
@@ -519,7 +546,14 @@ impl World {
                 let counts = result.result != ReportVerdict::Late && report.cause.is_none();
                 let is_done = result.job_status.is_none_or(|s| s == JobStatus::Completed);
                 let process = self.witness.of(report.attempt.id);
-                if let Some(job) = process.map(|p| p.job).filter(|_| counts && is_done)
+                // A map that has looked for its items is not done yet.
+                let is_search = |job: &JobId| {
+                    self.server.durable.place(*job).is_some_and(|(flow, index)| {
+                        self.scenario.flows[flow].maps.contains_key(&JobIx::new(index))
+                    })
+                };
+                let job = process.map(|p| p.job).filter(|job| counts && is_done && !is_search(job));
+                if let Some(job) = job
                     && self.sabotage != Some(Sabotage::TokensIgnored)
                 {
                     self.checker.acknowledge(job, report.attempt.id);
@@ -536,6 +570,7 @@ impl World {
     fn on_beat(&mut self, slot: usize, request: &Request, mut answer: HeartbeatAnswer) {
         if let Request::Heartbeat(body) = request {
             self.runners[slot].held.told(&body.gone);
+            self.runners[slot].steps.told(&body.step_events);
         }
         self.obey(&mut answer.cancel);
         if self.sabotage == Some(Sabotage::ForgottenClaims) {
@@ -566,7 +601,10 @@ impl World {
     // ------------------------------------------------------------------------------------------
     // processes
 
-    fn draw_result(&mut self) -> Result<(), (i64, Cause)> {
+    fn draw_result(&mut self, slot: usize) -> Result<(), (i64, Cause)> {
+        if self.now < self.scenario.slots[slot].bad_until {
+            return Err((1, Cause::Exit));
+        }
         if !self.rng.chance(self.scenario.failing) {
             return Ok(());
         }
@@ -586,7 +624,7 @@ impl World {
     fn spawn(&mut self, slot: usize, attempt: AttemptId) {
         let Some(work) = self.runners[slot].work.get_mut(&attempt) else { return };
         let Phase::Waiting = work.phase else { return };
-        work.phase = Phase::Running;
+        (work.phase, work.started) = (Phase::Running, self.now);
         let (job, token, result) = (work.packet.job_id, work.packet.token.clone(), work.result);
         let verdict = self.checker.on_start(job, attempt, &self.witness, &self.server.durable);
         self.demand(verdict);
@@ -597,10 +635,28 @@ impl World {
             )
         });
         let started = self.now;
-        let process =
-            Process { job, attempt, slot, incarnation, started, ended: None, result: None };
+        let process = Process {
+            job,
+            attempt,
+            slot,
+            incarnation,
+            started,
+            ended: None,
+            result: None,
+            steps: 0,
+        };
         self.witness.start(process);
-        let duration = self.rng.wait(self.scenario.duration).min(20 * self.scenario.duration);
+        let is_bad = self.now < self.scenario.slots[slot].bad_until;
+        let duration = match is_bad {
+            true => 100,
+            false => self.rng.wait(self.scenario.duration).min(20 * self.scenario.duration),
+        };
+        if self.scenario.has_steps {
+            for _ in 0..self.rng.below(4) {
+                let at = self.rng.below(duration.unsigned_abs() + 1) as i64;
+                self.tick(slot, at, Tick::Step(attempt));
+            }
+        }
         self.tick(slot, duration, Tick::End(attempt));
         let attempt = AttemptRef { id: attempt, token };
         self.tell(slot, Fact::Started(StartReport { attempt, pid: 1, at_ms: self.now }));
@@ -610,16 +666,50 @@ impl World {
         let runner = &mut self.runners[slot];
         let incarnation = runner.incarnation;
         let Some(work) = runner.work.remove(&attempt) else { return };
+        runner.steps.end(attempt);
         let seen = (!killed).then_some(work.result.map_err(|(_, cause)| cause));
         self.witness.end(attempt, slot, incarnation, self.now, seen);
         self.note(|_| {
             format!("slot {slot}: the process of attempt {attempt} ends, killed: {killed}")
         });
-        let report = self.report(&work);
+        let report = self.report(work);
         self.tell(slot, Fact::Ended(Box::new(report)));
     }
 
-    fn report(&self, work: &Work) -> CompletionReport {
+    /// A step does something; the next heartbeat tells it.
+    fn on_step(&mut self, slot: usize, attempt: AttemptId) {
+        let now = self.now;
+        let Some(work) = self.runners[slot].work.get_mut(&attempt) else { return };
+        let Some(number) = self.witness.step(attempt) else { return };
+        let data = [("number".to_owned(), number.into())].into_iter().collect();
+        let event = StepEvent { kind: STEP, at_ms: now, path: "step".into(), data };
+        work.steps.push(event.clone());
+        let token = work.packet.token.clone();
+        self.runners[slot].steps.push(attempt, &token, event);
+    }
+
+    /// What a map finds when it looks for its items: mostly the same, sometimes others.
+    fn find_items(&mut self, job: JobId) -> Option<Vec<Item>> {
+        let (flow, index) = self.server.durable.place(job)?;
+        let map = self.scenario.flows[flow].maps.get(&JobIx::new(index))?;
+        if !map.is_dynamic {
+            return None;
+        }
+        let count = 1 + job.0 % 4;
+        let mut items = Vec::new();
+        for key in 0..count {
+            let luck = if self.is_calm { 1000 } else { self.rng.below(1000) };
+            match luck {
+                0..60 => {}
+                60..120 => items.push(item(key, "other")),
+                _ => items.push(item(key, "same")),
+            }
+        }
+        Some(items)
+    }
+
+    fn report(&mut self, work: Work) -> CompletionReport {
+        let items = self.find_items(work.packet.job_id);
         let ended = unstarted_report(work.packet.clone(), Cause::Exit, "", self.now);
         let (return_code, cause, detail) = match (&work.phase, work.result) {
             (Phase::Stopping(reason), _) => (143, Some(cause_of(reason)), told(reason)),
@@ -637,7 +727,17 @@ impl World {
             stderr_path: None,
         };
         let script = has_run.then_some(script);
-        CompletionReport { return_code, cause, detail, script, ..ended }
+        let mut steps = json!({
+            "events": work.steps,
+            "captures": {"attempt": work.packet.id.0},
+        });
+        if let Some(items) = items {
+            steps["items"] = json!(items);
+        }
+        let has_steps = self.scenario.has_steps || steps["items"].is_array();
+        let exec_seconds = (self.now - work.started) as f64 / 1000.0;
+        let steps = has_steps.then_some(steps);
+        CompletionReport { return_code, cause, detail, script, steps, exec_seconds, ..ended }
     }
 
     /// Ends an attempt. One whose process does not run yet ends at once.
@@ -653,6 +753,10 @@ impl World {
             Phase::Stopping(_) => {}
         }
     }
+}
+
+fn item(key: i64, value: &str) -> Item {
+    Item { key: format!("item {key}"), item: value.into() }
 }
 
 fn millis(time: Duration) -> i64 {

@@ -66,6 +66,40 @@ pub enum Sabotage {
     ReservationsOutliveBoot,
     /// Reservations end only when they are released.
     ReservationsForEver,
+    /// The items that a map found are not written.
+    ItemsNotWritten,
+    /// That a map has found its items is not written.
+    ExpansionNotWritten,
+    /// A map bears any number of failed items.
+    AnyFailureBorne,
+    /// How many items of a map may run at once is forgotten.
+    MapLimitsForgotten,
+    /// A runner's report from inside its allocation is not written.
+    ArrivalNotWritten,
+    /// Two submitters may take up the same allocation at once.
+    SubmittersUnbounded,
+    /// An allocation that the batch system did not list once is over.
+    MissingIsOver,
+    /// The batch system's word ends runners that have just spoken.
+    SchedulerAlwaysRight,
+    /// A restart forgets which runners are kept from work.
+    QuarantineForgottenAtBoot,
+    /// Runners that are kept from work get it all the same.
+    QuarantineIgnored,
+    /// Attempts that a bad machine burnt are given back, and that is not written.
+    RefundsNotWritten,
+    /// A restart forgets which retries verdicts asked for.
+    VerdictsForgottenAtBoot,
+    /// A retry that was interrupted counts as one that failed.
+    InterruptionsTeach,
+    /// The retries that an agent asked for are not counted.
+    AgentsUnbounded,
+    /// Events of steps are written whenever they are told.
+    StepsToldTwice,
+    /// How many events of steps are known is not written.
+    StepCountNotWritten,
+    /// What a job captured is not written.
+    CapturesNotWritten,
 }
 
 impl Sabotage {

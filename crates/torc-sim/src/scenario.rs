@@ -1,11 +1,16 @@
 //! What a seed plays: workflows, runners, and how much goes wrong.
 
-use torc_engine::{Class, CompiledHandler, HandlerIx, JobIx, LimitUse, Limits, NewAction, NewJob};
+use std::collections::BTreeMap;
+use torc_engine::{
+    Class, CompiledHandler, HandlerIx, JobIx, LimitUse, Limits, MapJob, NewAction, NewJob,
+    limit_name,
+};
 use torc_model::api::Capacity;
 use torc_model::chance::Rng;
 use torc_model::ids::{ActionId, JobId};
 use torc_model::plan::{Backoff, Rule, Settings};
 use torc_model::status::{ActionState, Cause, Trigger};
+use torc_model::steps::Tolerate;
 
 /// A workflow.
 #[derive(Clone, Debug)]
@@ -20,6 +25,10 @@ pub struct Flow {
     pub jobs: Vec<NewJob>,
     /// What it does at triggers; their ids follow each other over all workflows.
     pub actions: Vec<NewAction>,
+    /// Jobs that are maps; those of a map that does not look for its items are in `items`.
+    pub maps: BTreeMap<JobIx, MapJob>,
+    /// Items that are known from the start, with their maps.
+    pub items: BTreeMap<JobIx, JobIx>,
 }
 
 impl Flow {
@@ -51,6 +60,8 @@ pub struct Slot {
     pub sight: Sight,
     /// Attempts it keeps for later.
     pub prefetch: usize,
+    /// Until this time everything fails here at once.
+    pub bad_until: i64,
 }
 
 /// How much goes wrong, until faults stop. Rates are per mille of messages or commits, intervals in
@@ -105,6 +116,8 @@ pub struct Scenario {
     pub duration: i64,
     /// Processes that fail, per mille.
     pub failing: u32,
+    /// Jobs have steps, of which they tell while they run.
+    pub has_steps: bool,
 }
 
 impl Scenario {
@@ -130,22 +143,27 @@ impl Scenario {
             has_extras,
             duration: rng.pick(&[200, 2_000, 10_000, 40_000, 150_000]),
             failing: rng.pick(&[0, 100, 300, 600]),
+            has_steps: rng.chance(400),
         }
+    }
+
+    /// How many may use a named limit at once.
+    pub fn limit(&self, name: &str) -> i64 {
+        let of_map = |flow: &Flow| {
+            let bound = |(index, map): (&JobIx, &MapJob)| {
+                let is_it = limit_name(flow.jobs[index.at()].id) == name;
+                map.max_parallel.filter(|_| is_it)
+            };
+            flow.maps.iter().find_map(bound)
+        };
+        let own = self.limits.get(name).map(|limit| limit.max);
+        own.or_else(|| self.flows.iter().find_map(of_map).map(i64::from)).unwrap_or(0)
     }
 
     /// The workflow and the index of an action.
     pub fn place_of_action(&self, id: ActionId) -> Option<(usize, usize)> {
         let at = |flow: &Flow| flow.actions.iter().position(|action| action.id == id);
         self.flows.iter().enumerate().find_map(|(flow, f)| Some((flow, at(f)?)))
-    }
-
-    /// The workflow and the index of a job.
-    pub fn place(&self, job: JobId) -> Option<(usize, usize)> {
-        self.flows.iter().enumerate().find_map(|(flow, f)| {
-            let first = f.jobs.first()?.id.0;
-            let index = usize::try_from(job.0 - first).ok()?;
-            (index < f.jobs.len()).then_some((flow, index))
-        })
     }
 }
 
@@ -192,21 +210,67 @@ fn flow(
             job
         })
         .collect();
+    let mut jobs: Vec<NewJob> = jobs;
+    let (maps, items) = maps(rng, &mut jobs, first_id);
     let handlers =
         vec![CompiledHandler::new("handler", &rules).expect("the simulator's rules are valid")];
-    let actions = if has_extras { actions(rng, count, first_action) } else { Vec::new() };
-    Flow { settings, handlers, rules, jobs, actions }
+    let may_trigger = |index: &JobIx| {
+        // A map with a list of items is never ready, and what it stands for may never run.
+        !maps.contains_key(index)
+    };
+    let about: Vec<JobIx> = JobIx::range(0..count).filter(may_trigger).collect();
+    let actions = if has_extras { actions(rng, &about, first_action) } else { Vec::new() };
+    Flow { settings, handlers, rules, jobs, actions, maps, items }
 }
 
-fn actions(rng: &mut Rng, jobs: usize, first_id: &mut i64) -> Vec<NewAction> {
+type Maps = (BTreeMap<JobIx, MapJob>, BTreeMap<JobIx, JobIx>);
+
+/// Makes some jobs maps. The items of those that have a list of them are jobs from the start.
+fn maps(rng: &mut Rng, jobs: &mut Vec<NewJob>, first_id: &mut i64) -> Maps {
+    let (mut maps, mut items) = Maps::default();
+    if !rng.chance(350) {
+        return (maps, items);
+    }
+    for _ in 0..rng.range(1, 2) {
+        let index = JobIx::new(rng.below(jobs.len() as u64) as usize);
+        if maps.contains_key(&index) || items.contains_key(&index) {
+            continue;
+        }
+        let map = MapJob {
+            tolerate: rng.pick(&[Tolerate::Count(0), Tolerate::Count(1), Tolerate::Percent(50.0)]),
+            fail_fast: rng.chance(300),
+            is_dynamic: rng.chance(600),
+            max_parallel: rng.chance(400).then(|| rng.range(1, 2) as u32),
+            ..MapJob::default()
+        };
+        let count = if map.is_dynamic { 0 } else { rng.range(1, 4) };
+        for _ in 0..count {
+            let mut item = jobs[index.at()].clone();
+            item.id = JobId(*first_id);
+            if map.max_parallel.is_some() {
+                item.class.uses.push(limit_name(jobs[index.at()].id));
+            }
+            *first_id += 1;
+            items.insert(JobIx::new(jobs.len()), index);
+            jobs.push(item);
+        }
+        maps.insert(index, map);
+    }
+    (maps, items)
+}
+
+fn actions(rng: &mut Rng, jobs: &[JobIx], first_id: &mut i64) -> Vec<NewAction> {
     let count = rng.pick(&[0, 0, 0, 1, 2]);
     let triggers = [Trigger::OnWorkflowStart, Trigger::OnJobsReady, Trigger::OnJobsComplete];
     (0..count)
         .map(|_| {
-            let trigger = rng.pick(&triggers);
+            let trigger = match jobs.is_empty() {
+                true => Trigger::OnWorkflowStart,
+                false => rng.pick(&triggers),
+            };
             let about = match trigger {
                 Trigger::OnWorkflowStart => Vec::new(),
-                _ => vec![JobIx::new(rng.below(jobs as u64) as usize)],
+                _ => vec![rng.pick(jobs)],
             };
             let id = ActionId(*first_id);
             *first_id += 1;
@@ -256,7 +320,8 @@ fn slot(rng: &mut Rng, flow: usize) -> Slot {
         num_nodes: 1,
         ..Capacity::default()
     };
-    Slot { flow, capacity, sight, prefetch: rng.pick(&[0, 0, 1, 3]) }
+    let bad_until = rng.pick(&[0, 0, 0, 0, 60_000, 300_000]);
+    Slot { flow, capacity, sight, prefetch: rng.pick(&[0, 0, 1, 3]), bad_until }
 }
 
 fn faults(rng: &mut Rng) -> Faults {

@@ -7,10 +7,12 @@
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
-use crate::wire::{Answer, Request, Scope, Wish};
+use crate::wire::{Answer, Inside, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{Change, Claim, End, JobIx, Limits, Lost, Refused, Workflow};
+use torc_engine::{
+    Change, Claim, Conduct, End, JobIx, Limits, Lost, MapJob, Refused, RunnerChange, Workflow,
+};
 use torc_model::api::{
     ActionPacket, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport,
     ErrorCode, Evidence, Heartbeat, HeartbeatAnswer, ReportResult, ReportVerdict,
@@ -19,9 +21,13 @@ use torc_model::attempt::{Ending, Usage};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::plan::ActionKind;
 use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
+use torc_model::steps::Tolerate;
 
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
+
+/// The named limit that people reserve.
+const LICENCE: &str = "licence";
 
 /// A runner, as the server remembers it.
 #[derive(Clone, Debug)]
@@ -41,6 +47,8 @@ pub struct Known {
     given: Vec<(String, ActionId, i64)>,
     /// An earlier process may have given it actions that it never heard of.
     is_unsure: bool,
+    /// What its attempts tell about its machine.
+    pub conduct: Conduct,
 }
 
 /// An active reservation, as the server remembers it.
@@ -56,8 +64,8 @@ pub type Broken = String;
 
 /// The server.
 pub struct Server {
-    scenario: Rc<Scenario>,
-    sabotage: Option<Sabotage>,
+    pub(crate) scenario: Rc<Scenario>,
+    pub(crate) sabotage: Option<Sabotage>,
     /// It runs.
     pub is_up: bool,
     /// Its process, counted.
@@ -68,7 +76,8 @@ pub struct Server {
     pub clock_offset: i64,
     /// Committed rows.
     pub durable: Tables,
-    working: Tables,
+    /// Rows with what is not committed yet.
+    pub(crate) working: Tables,
     /// Written but not committed.
     pub pending: Vec<Write>,
     /// The engine.
@@ -81,7 +90,10 @@ pub struct Server {
     /// when they were.
     departed: BTreeMap<RunnerId, Known>,
     next_attempt: i64,
+    next_job: i64,
     reserved: Vec<Reserved>,
+    /// The verdict of each job whose retry has not told yet how it went.
+    pub(crate) judged: BTreeMap<JobId, usize>,
 }
 
 impl Server {
@@ -102,7 +114,9 @@ impl Server {
             runners: BTreeMap::new(),
             departed: BTreeMap::new(),
             next_attempt: 1,
+            next_job: 1,
             reserved: Vec::new(),
+            judged: BTreeMap::new(),
             scenario,
         };
         server.load();
@@ -138,6 +152,7 @@ impl Server {
 
     fn load_runners(&mut self, now: i64) {
         let old = std::mem::take(&mut self.runners);
+        let forgets = self.sabotage == Some(Sabotage::QuarantineForgottenAtBoot);
         for (i, row) in self.working.runners.iter().enumerate().filter(|(_, r)| !r.ended) {
             let id = RunnerId(i as i64 + 1);
             let known = Known {
@@ -149,9 +164,12 @@ impl Server {
                 told: BTreeSet::new(),
                 given: Vec::new(),
                 is_unsure: true,
+                conduct: Conduct::default(),
             };
-            self.runners
-                .insert(id, old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known));
+            let known = old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known);
+            // What was rolled back is not known any more.
+            let conduct = Conduct::restored(row.quarantine.clone().filter(|_| !forgets));
+            self.runners.insert(id, Known { conduct, ..known });
         }
     }
 
@@ -166,6 +184,8 @@ impl Server {
             }
         }
         self.next_attempt = self.working.next_attempt();
+        self.next_job = self.working.next_job();
+        self.load_verdicts();
         let active = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
         self.reserved =
             active.map(|(id, row)| Reserved { id, scope: row.scope, until: row.until }).collect();
@@ -174,7 +194,9 @@ impl Server {
 
     fn pause_limits(&mut self) {
         let paused = self.is_limit_reserved();
-        self.limits.values_mut().for_each(|limit| limit.paused = paused);
+        if let Some(limit) = self.limits.get_mut(LICENCE) {
+            limit.paused = paused;
+        }
     }
 
     /// A user reserved the named limit.
@@ -252,7 +274,19 @@ impl Server {
             }
             _ => {}
         }
-        rows.restore()
+        let mut workflow = tables.restore(&self.scenario, flow, rows);
+        for index in self.scenario.flows[flow].maps.keys() {
+            let Some(map) = workflow.map(*index).cloned() else { continue };
+            let sabotaged = match self.sabotage {
+                Some(Sabotage::AnyFailureBorne) => {
+                    MapJob { tolerate: Tolerate::Percent(100.0), ..map }
+                }
+                Some(Sabotage::MapLimitsForgotten) => MapJob { max_parallel: None, ..map },
+                _ => continue,
+            };
+            workflow.set_map(*index, sabotaged);
+        }
+        workflow
     }
 
     /// The database failed: the engine's copies are thrown away and read again.
@@ -270,7 +304,7 @@ impl Server {
         self.load_runners(now);
     }
 
-    fn put(&mut self, write: Write) -> Result<(), Broken> {
+    pub(crate) fn put(&mut self, write: Write) -> Result<(), Broken> {
         let forgotten = match (&write, self.sabotage) {
             (Write::Change(_, Change::AttemptQueued(new)), Some(Sabotage::RetryNotWritten)) => {
                 new.retry_of.is_some()
@@ -282,7 +316,7 @@ impl Server {
             (Write::Change(_, Change::AttemptEnded(..)), Some(Sabotage::LossNotWritten)) => {
                 matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.ending.cause == Some(Cause::Lost))
             }
-            (Write::RunnerEnded(_), Some(Sabotage::RunnerEndNotWritten)) => true,
+            (Write::Change(_, change), Some(sabotage)) if is_dropped(change, sabotage) => true,
             (
                 Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }),
                 Some(sabotage),
@@ -306,7 +340,7 @@ impl Server {
     }
 
     /// Runs a move of the engine and writes down what it did.
-    fn apply<T>(
+    pub(crate) fn apply<T>(
         &mut self,
         flow: usize,
         now: i64,
@@ -319,9 +353,28 @@ impl Server {
         let changes = workflow.take_changes();
         self.next_attempt = workflow.next_attempt();
         for change in changes {
+            let told = match &change {
+                Change::Event { kind, job: Some(job), .. } => Some((*kind, *job)),
+                _ => None,
+            };
             self.put(Write::Change(flow, change))?;
+            if let Some((kind, job)) = told {
+                self.observe(kind, job)?;
+            }
         }
         Ok(result)
+    }
+
+    /// Takes so many numbers for new jobs; answers with the first.
+    pub(crate) fn take_job_ids(&mut self, count: usize) -> i64 {
+        let first = self.next_job;
+        self.next_job += count as i64;
+        first
+    }
+
+    /// Writes what did not come from a workflow of the engine.
+    pub(crate) fn write(&mut self, flow: usize, change: Change) -> Result<(), Broken> {
+        self.put(Write::Change(flow, change))
     }
 
     /// Carries a request out. With `fails` its part of the transaction is rolled back.
@@ -345,8 +398,8 @@ impl Server {
 
     fn carry_out(&mut self, request: &Request, now: i64, nonce: u64) -> Result<Answer, Broken> {
         match request {
-            Request::Register { slot, incarnation, key } => {
-                self.register(*slot, *incarnation, *key, now)
+            Request::Register { slot, incarnation, key, inside } => {
+                self.register(*slot, *incarnation, *key, *inside, now)
             }
             Request::Claim(request, is_woken) => {
                 let flow = match is_woken {
@@ -372,9 +425,15 @@ impl Server {
                 if self.runners.contains_key(runner) {
                     let lost = lost(Cause::Lost, "its runner left");
                     self.end_runner(*runner, &lost, now)?;
+                    self.runner_left(*runner, now)?;
                 }
                 Ok(Answer::Done)
             }
+            Request::Begin(submitter) => self.begin_submission(submitter, now),
+            Request::Submitted { submitter, allocation, outcome } => {
+                self.submitted(submitter, *allocation, *outcome, now)
+            }
+            Request::Observed(seen) => self.observed(seen, now),
             Request::Person(flow, wish) => self.person(*flow, wish, now),
         }
     }
@@ -391,13 +450,21 @@ impl Server {
         slot: usize,
         incarnation: u32,
         key: u64,
+        inside: Option<Inside>,
         now: i64,
     ) -> Result<Answer, Broken> {
         if let Some(at) = self.working.runners.iter().position(|r| r.key == key) {
             return Ok(Answer::Registered(RunnerId(at as i64 + 1)));
         }
         let flow = self.scenario.slots[slot].flow;
-        self.put(Write::RunnerNew(RunnerRow { flow, slot, incarnation, key, ended: false }))?;
+        if let Some(inside) = inside
+            && !self.runner_arrived(inside, now)?
+        {
+            return Ok(Answer::Refused(ErrorCode::DuplicateAllocation));
+        }
+        let row =
+            RunnerRow { flow, slot, incarnation, key, ended: false, inside, quarantine: None };
+        self.put(Write::RunnerNew(row))?;
         let id = RunnerId(self.working.runners.len() as i64);
         let heard_wall = now + self.clock_offset;
         let known = Known {
@@ -409,6 +476,7 @@ impl Server {
             told: BTreeSet::new(),
             given: Vec::new(),
             is_unsure: false,
+            conduct: Conduct::default(),
         };
         self.runners.insert(id, known);
         Ok(Answer::Registered(id))
@@ -434,8 +502,11 @@ impl Server {
         }
         let actions = self.claim_actions(flow, runner, &request.key, now)?;
         let mut attempts = self.repeated(flow, runner, &request.key);
-        let may_claim =
-            request.limit > 0 && !self.flows[flow].canceled && !self.is_paused(flow, now);
+        let is_kept = self.is_kept_from_work(flow, runner, now)?;
+        let may_claim = request.limit > 0
+            && !is_kept
+            && !self.flows[flow].canceled
+            && !self.is_paused(flow, now);
         if attempts.is_empty() && may_claim {
             let claim = |now| Claim {
                 runner,
@@ -476,8 +547,7 @@ impl Server {
 
     /// What a runner needs to know of an attempt.
     fn packet(&self, flow: usize, job_id: JobId, id: AttemptId, token: String) -> AttemptPacket {
-        let place = self.scenario.place(job_id);
-        let class = place.map(|(flow, index)| &self.scenario.flows[flow].jobs[index].class);
+        let class = self.working.plan(job_id).map(|job| &job.class);
         AttemptPacket {
             id,
             token,
@@ -572,7 +642,7 @@ impl Server {
             right = index.filter(|i| self.flows[flow].job(*i).held().is_some());
         }
         let Some(index) = right else { return Ok(self.late(runner, report)) };
-        let end = End {
+        let mut end = End {
             at: now + self.clock_offset,
             ending: Ending {
                 return_code: Some(report.return_code),
@@ -582,9 +652,16 @@ impl Server {
             // Different jobs take different times, so that ranks are made anew on the way.
             usage: Usage { exec_seconds: Some((id.0 % 7 + 1) as f64), ..Usage::default() },
             script: report.script.clone(),
+            steps: report.steps.clone(),
             ..End::new(EndedBy::Runner, now)
         };
+        self.before_end(flow, index, &mut end, now)?;
+        let job = self.flows[flow].job(index).id();
+        self.after_steps(flow, job, id, report)?;
         let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits))?;
+        let cause =
+            if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { report.cause };
+        self.judge_machine(flow, runner, (job, id), (cause, report.exec_seconds), now)?;
         let (result, job_status) = (ReportVerdict::Accepted, Some(ended.status));
         Ok(ReportResult { id, result, outcome: None, job_status })
     }
@@ -606,6 +683,7 @@ impl Server {
         let runner = *runner;
         let silence_is_proof = self.sabotage == Some(Sabotage::AbsenceIsProof);
         let present: Vec<AttemptId> = held.iter().map(|held| held.id).collect();
+        self.steps_told(flow, runner, &body.step_events)?;
         self.apply(flow, now, |w, limits, at| {
             for id in gone {
                 w.never_arrived(runner, *id, limits, at);
@@ -632,7 +710,8 @@ impl Server {
         let Some(known) = self.runners.remove(&runner) else { return Ok(()) };
         self.departed.insert(runner, known.clone());
         self.apply(known.flow, now, |w, limits, at| w.runner_lost(runner, lost, limits, at))?;
-        self.put(Write::RunnerEnded(runner))
+        let ended = RunnerChange::Ended(lost.evidence.text.clone());
+        self.write(known.flow, Change::Runner(runner, ended))
     }
 
     fn person(&mut self, flow: usize, wish: &Wish, now: i64) -> Result<Answer, Broken> {
@@ -664,9 +743,13 @@ impl Server {
             Wish::Retry { index, run, max } => {
                 self.apply(flow, now, |w, _, at| w.retry(*index, *run, *max, at))?
             }
-            Wish::Classify(index, retry) => {
-                self.apply(flow, now, |w, _, at| w.classify(*index, *retry, at))?
+            Wish::Verdict { index, retry, confidence } => {
+                return self.verdict(flow, *index, *retry, *confidence, now);
             }
+            Wish::Settle(row, accept) => return self.settle_verdict(*row, *accept, now),
+            Wish::FromMemory => return self.decide_from_memory(flow, now),
+            Wish::Items(map, retry) => self.run_or_drop_items(flow, *map, *retry, now)?,
+            Wish::Schedule(slot) => return self.schedule(*slot),
             Wish::Cancel => {
                 self.apply(flow, now, |w, _, at| w.cancel(at))?;
                 Ok(())
@@ -695,6 +778,19 @@ impl Server {
             Ok(()) => Answer::Done,
             Err(Refused { code, .. }) => Answer::Refused(code),
         })
+    }
+}
+
+/// Changes that a defect loses.
+fn is_dropped(change: &Change, sabotage: Sabotage) -> bool {
+    match change {
+        Change::Runner(_, RunnerChange::Ended(_)) => sabotage == Sabotage::RunnerEndNotWritten,
+        Change::ItemsAdded { .. } => sabotage == Sabotage::ItemsNotWritten,
+        Change::MapExpanded(_, true) => sabotage == Sabotage::ExpansionNotWritten,
+        Change::AttemptRefunded(_) => sabotage == Sabotage::RefundsNotWritten,
+        Change::AttemptSteps(..) => sabotage == Sabotage::StepCountNotWritten,
+        Change::Captured(..) => sabotage == Sabotage::CapturesNotWritten,
+        _ => false,
     }
 }
 

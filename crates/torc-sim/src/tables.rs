@@ -1,11 +1,19 @@
 //! The database of the simulation: the rows that the engine's changes imply, with the constraints
 //! of the schema.
 
-use crate::scenario::Scenario;
-use crate::wire::Scope;
-use torc_engine::{Change, EndedRow, FamilyTime, Held, JobRow, LiveRow, NewAction, Rows, Tries};
+use crate::scenario::{Flow, Scenario};
+use crate::wire::{Inside, Scope};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use torc_engine::{
+    AllocationLife, AwaitedRetry, Change, EndedRow, FamilyTime, Held, JobIx, JobRow, LiveRow,
+    MapJob, NewAction, NewItem, NewJob, Quarantine, Rows, RunnerChange, Tries, Workflow,
+    limit_name,
+};
 use torc_model::api::RecoveryScript;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::recovery::{ClassificationState, Counts, RetryOutcome};
 use torc_model::status::{
     ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, StatusReason,
 };
@@ -55,6 +63,64 @@ pub struct AttemptRow {
     pub rule: Option<usize>,
     /// Who or what ended it.
     pub ended_by: Option<EndedBy>,
+    /// What its process returned.
+    pub return_code: Option<i64>,
+    /// A machine burnt it: the rule that retried it was not used for it.
+    pub is_refunded: bool,
+    /// Events of its steps that are written.
+    pub steps: u64,
+}
+
+impl AttemptRow {
+    /// What makes its failure like others.
+    pub fn fingerprint(&self) -> String {
+        format!("{:?} {:?}", self.cause, self.return_code)
+    }
+}
+
+/// An item of a map.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ItemRow {
+    /// Its map.
+    pub map: JobIx,
+    /// What identifies it.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// It no longer exists.
+    pub is_gone: bool,
+}
+
+/// A row of `scheduled_compute_node`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AllocationRow {
+    /// Its workflow.
+    pub flow: usize,
+    /// Where its runner lives.
+    pub slot: usize,
+    /// Where it stands.
+    pub life: AllocationLife,
+}
+
+/// A row of `classification`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VerdictRow {
+    /// The workflow.
+    pub flow: usize,
+    /// The job.
+    pub job: JobId,
+    /// The attempt that failed.
+    pub failed: AttemptId,
+    /// The retry that is awaited.
+    pub awaited: AwaitedRetry,
+    /// What to do.
+    pub is_retry: bool,
+    /// An agent gave it.
+    pub is_agents: bool,
+    /// Where it stands.
+    pub state: ClassificationState,
+    /// How the retry went.
+    pub outcome: Option<RetryOutcome>,
 }
 
 /// The columns of `job` that change.
@@ -89,13 +155,37 @@ pub struct FlowRow {
     pub typical_ms: Option<u32>,
     /// The times of its families.
     pub families: Vec<FamilyTime>,
+    /// What its jobs are made from, ordered by id.
+    pub plan: Vec<Rc<NewJob>>,
     /// Its jobs.
     pub jobs: Vec<JobColumns>,
+    /// Maps that have found their items.
+    pub expanded: BTreeSet<JobIx>,
+    /// Items of maps.
+    pub items: BTreeMap<JobIx, ItemRow>,
+    /// What jobs captured.
+    pub captured: BTreeMap<JobId, Value>,
     /// Its actions: where each stands, and who has it.
     pub actions: Vec<(ActionState, Option<RunnerId>)>,
 }
 
 impl FlowRow {
+    /// The index of a job.
+    pub fn find(&self, job: JobId) -> Option<JobIx> {
+        self.plan.binary_search_by_key(&job, |plan| plan.id).ok().map(JobIx::new)
+    }
+
+    /// The items of a map that exist.
+    pub fn items_of(&self, map: JobIx) -> impl Iterator<Item = JobIx> {
+        let is_its = move |item: &ItemRow| item.map == map && !item.is_gone;
+        self.items.iter().filter(move |(_, item)| is_its(item)).map(|(index, _)| *index)
+    }
+
+    /// A map waits for its items, and does not run itself.
+    pub fn gathers(&self, plan: &Flow, map: JobIx) -> bool {
+        plan.maps.get(&map).is_some_and(|m| !m.is_dynamic || self.expanded.contains(&map))
+    }
+
     /// Nothing is left to do for a runner.
     pub fn is_over(&self) -> bool {
         let is_open =
@@ -130,6 +220,10 @@ pub struct RunnerRow {
     pub key: u64,
     /// It has ended.
     pub ended: bool,
+    /// The allocation that it lives in.
+    pub inside: Option<Inside>,
+    /// It gets no work for now.
+    pub quarantine: Option<Quarantine>,
 }
 
 /// One write.
@@ -139,8 +233,12 @@ pub enum Write {
     Change(usize, Change),
     /// A new runner; its id is the next one.
     RunnerNew(RunnerRow),
-    /// A runner has ended.
-    RunnerEnded(RunnerId),
+    /// An allocation as it stands now; the next number makes a new one.
+    Allocation(usize, Box<AllocationRow>),
+    /// A verdict as it stands now; the next number makes a new one.
+    Verdict(usize, Box<VerdictRow>),
+    /// What retries of a failure have taught.
+    Memory(String, Counts),
     /// A new reservation; its id is the next one.
     ReservationNew(ReservationRow),
     /// A reservation has ended: released or expired.
@@ -158,6 +256,12 @@ pub struct Tables {
     pub runners: Vec<RunnerRow>,
     /// Reservations; the id is the index.
     pub reservations: Vec<ReservationRow>,
+    /// Allocations; the id is the index.
+    pub allocations: Vec<AllocationRow>,
+    /// Verdicts; the id is the index.
+    pub verdicts: Vec<VerdictRow>,
+    /// What is remembered of failures.
+    pub memory: BTreeMap<String, Counts>,
 }
 
 impl Tables {
@@ -181,11 +285,53 @@ impl Tables {
                 complete: false,
                 typical_ms: Some(torc_engine::UNKNOWN_MS),
                 families: vec![FamilyTime::default(); 3],
+                plan: f.jobs.iter().map(|job| Rc::new(job.clone())).collect(),
                 jobs: vec![job.clone(); f.jobs.len()],
+                expanded: BTreeSet::new(),
+                items: f.items.iter().map(|(item, map)| (*item, first_item(*item, *map))).collect(),
+                captured: BTreeMap::new(),
                 actions: vec![(ActionState::Waiting, None); f.actions.len()],
             })
             .collect();
-        Self { flows, attempts: Vec::new(), runners: Vec::new(), reservations: Vec::new() }
+        Self {
+            flows,
+            attempts: Vec::new(),
+            runners: Vec::new(),
+            reservations: Vec::new(),
+            allocations: Vec::new(),
+            verdicts: Vec::new(),
+            memory: BTreeMap::new(),
+        }
+    }
+
+    /// The workflow and the index of a job.
+    pub fn place(&self, job: JobId) -> Option<(usize, usize)> {
+        let at = |(flow, row): (usize, &FlowRow)| Some((flow, row.find(job)?.at()));
+        self.flows.iter().enumerate().find_map(at)
+    }
+
+    /// What a job is made from.
+    pub fn plan(&self, job: JobId) -> Option<&NewJob> {
+        self.place(job).map(|(flow, index)| &*self.flows[flow].plan[index])
+    }
+
+    /// First free number of a job.
+    pub fn next_job(&self) -> i64 {
+        let last = |flow: &FlowRow| flow.plan.last().map(|job| job.id.0);
+        self.flows.iter().filter_map(last).max().unwrap_or(0) + 1
+    }
+
+    /// The newest ended attempt of a job.
+    pub fn last_ended(&self, job: JobId) -> Option<&AttemptRow> {
+        self.attempts.iter().rev().find(|a| a.job == job && !a.state.is_live())
+    }
+
+    /// Runners of an allocation that have not ended.
+    pub fn runners_in(&self, allocation: usize) -> Vec<RunnerId> {
+        let lives =
+            |row: &RunnerRow| !row.ended && row.inside.is_some_and(|i| i.allocation == allocation);
+        let rows = self.runners.iter().enumerate().filter(|(_, row)| lives(row));
+        rows.map(|(at, _)| RunnerId(at as i64 + 1)).collect()
     }
 
     /// A row of `attempt`.
@@ -231,10 +377,10 @@ impl Tables {
                 }
                 self.runners.push(row.clone());
             }
-            Write::RunnerEnded(id) => {
-                if let Some(row) = self.runners.get_mut((id.0 - 1) as usize) {
-                    row.ended = true;
-                }
+            Write::Allocation(id, row) => put_row(&mut self.allocations, *id, row)?,
+            Write::Verdict(id, row) => put_row(&mut self.verdicts, *id, row)?,
+            Write::Memory(fingerprint, counts) => {
+                self.memory.insert(fingerprint.clone(), *counts);
             }
             Write::ReservationNew(row) => {
                 if self.reservations.iter().any(|r| r.is_active && r.scope == row.scope) {
@@ -248,13 +394,26 @@ impl Tables {
     }
 
     fn change(&mut self, scenario: &Scenario, flow: usize, change: &Change) -> Result<(), String> {
-        let place = |job: JobId| match scenario.place(job) {
-            Some((f, index)) if f == flow => Ok(index),
-            _ => Err(format!("job {job} is not of workflow {flow}")),
+        let ids = &self.flows[flow];
+        let found = |job: JobId| {
+            ids.find(job).ok_or_else(|| format!("job {job} is not of workflow {flow}"))
+        };
+        // Of the changes that name a job, where it is.
+        let at = match change {
+            Change::Job { id, .. }
+            | Change::MapExpanded(id, _)
+            | Change::ItemGone(id, _)
+            | Change::ItemsAdded { map: id, .. }
+            | Change::ItemChanged(id, _)
+            | Change::JobAdjusted(id, _)
+            | Change::JobHeld(id, _)
+            | Change::Captured(id, _) => found(*id)?,
+            Change::AttemptQueued(new) => found(new.job)?,
+            _ => JobIx::new(0),
         };
         match change {
-            Change::Job { id, status, reason, tries, own_ms } => {
-                let job = &mut self.flows[flow].jobs[place(*id)?];
+            Change::Job { status, reason, tries, own_ms, .. } => {
+                let job = &mut self.flows[flow].jobs[at.at()];
                 job.own_ms = *own_ms;
                 job.status = *status;
                 job.reason = *reason;
@@ -267,21 +426,44 @@ impl Tables {
                     row.families[*number as usize] = *time;
                 }
             }
-            // The simulated workflows have no maps and no schedulers.
-            Change::MapExpanded(..)
-            | Change::ItemsAdded { .. }
-            | Change::ItemChanged(..)
-            | Change::ItemGone(..)
-            | Change::JobScheduler(..)
-            | Change::JobAfterwards(..) => {}
-            Change::JobAdjusted(id, by) => {
-                let job = &mut self.flows[flow].jobs[place(*id)?];
+            Change::MapExpanded(_, true) => drop(self.flows[flow].expanded.insert(at)),
+            Change::MapExpanded(_, false) => drop(self.flows[flow].expanded.remove(&at)),
+            Change::ItemGone(_, is_gone) => {
+                if let Some(item) = self.flows[flow].items.get_mut(&at) {
+                    item.is_gone = *is_gone;
+                }
+            }
+            Change::ItemsAdded { first, items, .. } => {
+                self.add_items(scenario, flow, at, *first, items)
+            }
+            Change::ItemChanged(_, value) => {
+                if let Some(item) = self.flows[flow].items.get_mut(&at) {
+                    item.value = value.as_deref().map_or(Value::Null, |text| text.into());
+                }
+            }
+            Change::Captured(job, values) => {
+                for (_, value) in values {
+                    self.flows[flow].captured.insert(*job, value.clone());
+                }
+            }
+            Change::AttemptRefunded(id) => {
+                if let Ok(at) = self.attempts.binary_search_by_key(id, |a| a.id) {
+                    self.attempts[at].is_refunded = true;
+                }
+            }
+            Change::AttemptSteps(id, count) => self.live_mut(*id)?.steps = *count,
+            Change::Runner(id, change) => self.change_runner(*id, change),
+            // No simulated job has a scheduler or is taken out, and no end is explained later.
+            Change::JobScheduler(..)
+            | Change::JobAfterwards(..)
+            | Change::AttemptExplained { .. } => {}
+            Change::JobAdjusted(_, by) => {
+                let job = &mut self.flows[flow].jobs[at.at()];
                 job.memory = by.memory.or(job.memory);
                 job.priority = by.priority.or(job.priority);
             }
-            Change::JobHeld(id, held) => self.flows[flow].jobs[place(*id)?].held = *held,
+            Change::JobHeld(_, held) => self.flows[flow].jobs[at.at()].held = *held,
             Change::AttemptQueued(new) => {
-                place(new.job)?;
                 if let Some(live) = self.live(new.job) {
                     return Err(format!(
                         "attempts {} and {} of job {} are both live",
@@ -334,6 +516,9 @@ impl Tables {
                     outcome: None,
                     rule: None,
                     ended_by: None,
+                    return_code: None,
+                    is_refunded: false,
+                    steps: 0,
                 });
             }
             Change::AttemptClaimed { id, runner, token, key, at, .. } => {
@@ -362,6 +547,7 @@ impl Tables {
                     .filter(|s| !s.is_live())
                     .ok_or_else(|| format!("attempt {id} ended as live"))?;
                 row.cause = end.ending.cause;
+                row.return_code = end.ending.return_code;
                 row.started_at = row.started_at.or(end.started_at);
                 let took = end.usage.exec_seconds.filter(|_| end.ending.cause.is_none());
                 row.took_ms = took.map(|seconds| (seconds * 1000.0).round() as u32);
@@ -386,12 +572,83 @@ impl Tables {
         Ok(())
     }
 
+    /// New items are copies of their map.
+    fn add_items(
+        &mut self,
+        scenario: &Scenario,
+        flow: usize,
+        map: JobIx,
+        first: JobId,
+        items: &[NewItem],
+    ) {
+        let is_bounded =
+            scenario.flows[flow].maps.get(&map).is_some_and(|m| m.max_parallel.is_some());
+        let row = &mut self.flows[flow];
+        let of = row.plan[map.at()].clone();
+        let columns = row.jobs[map.at()].clone();
+        for (nth, item) in items.iter().enumerate() {
+            let mut job = NewJob {
+                id: JobId(first.0 + nth as i64),
+                own_ms: None,
+                parents: Vec::new(),
+                ..(*of).clone()
+            };
+            if is_bounded {
+                job.class.uses.push(limit_name(of.id));
+            }
+            let index = JobIx::new(row.plan.len());
+            row.plan.push(Rc::new(job));
+            row.jobs.push(JobColumns {
+                status: JobStatus::Uninitialized,
+                reason: None,
+                tries: Tries { number: 1, ..Tries::none(1) },
+                held: false,
+                own_ms: None,
+                ..columns.clone()
+            });
+            let value = item.extra.as_deref().map_or(Value::Null, |text| text.into());
+            row.items.insert(index, ItemRow { map, key: item.name.clone(), value, is_gone: false });
+        }
+    }
+
+    fn change_runner(&mut self, id: RunnerId, change: &RunnerChange) {
+        let Some(row) = self.runners.get_mut((id.0 - 1) as usize) else { return };
+        match change {
+            RunnerChange::Ended(_) => row.ended = true,
+            RunnerChange::Quarantine(quarantine) => row.quarantine.clone_from(quarantine),
+            RunnerChange::Seen | RunnerChange::Ordered(_) => {}
+        }
+    }
+
+    /// The engine of one workflow, as a restart makes it.
+    pub fn restore(&self, scenario: &Scenario, flow: usize, rows: Rows) -> Workflow {
+        let mut workflow = rows.restore();
+        let (plan, row) = (&scenario.flows[flow], &self.flows[flow]);
+        if plan.maps.is_empty() {
+            return workflow;
+        }
+        for (index, map) in &plan.maps {
+            let is_expanded = row.expanded.contains(index);
+            workflow.set_map(*index, MapJob { is_expanded, ..map.clone() });
+        }
+        for (index, item) in &row.items {
+            workflow.set_item(*index, item.map, item.is_gone);
+        }
+        // Dependencies were counted without knowing of items.
+        workflow.settle();
+        workflow
+    }
+
     /// What a restart reads of one workflow, as the store does.
     pub fn rows(&self, scenario: &Scenario, flow: usize) -> Rows {
         let plan = &scenario.flows[flow];
         let row = &self.flows[flow];
-        let jobs = plan.jobs.iter().zip(&row.jobs).map(|(job, columns)| {
-            let mut job = job.clone();
+        let jobs = row.plan.iter().zip(&row.jobs).enumerate().map(|(at, (job, columns))| {
+            let mut job = NewJob::clone(job);
+            if plan.maps.contains_key(&JobIx::new(at)) {
+                let its = row.items.iter().filter(|(_, item)| item.map.at() == at);
+                job.parents.extend(its.map(|(index, _)| *index));
+            }
             job.priority = columns.priority.unwrap_or(job.priority);
             job.class.memory = columns.memory.or(job.class.memory);
             job.own_ms = columns.own_ms;
@@ -404,13 +661,9 @@ impl Tables {
                 afterwards: None,
             }
         });
-        let mine: Vec<&AttemptRow> = self
-            .attempts
-            .iter()
-            .filter(|a| scenario.place(a.job).is_some_and(|(f, _)| f == flow))
-            .collect();
-        let status =
-            |a: &AttemptRow| scenario.place(a.job).map(|(_, index)| row.jobs[index].status);
+        let mine: Vec<&AttemptRow> =
+            self.attempts.iter().filter(|a| row.find(a.job).is_some()).collect();
+        let status = |a: &AttemptRow| row.find(a.job).map(|index| row.jobs[index.at()].status);
         let ended = mine
             .iter()
             .filter(|a| {
@@ -418,11 +671,12 @@ impl Tables {
             })
             .map(|a| {
                 let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
-                EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule, script }
+                let rule = a.rule.filter(|_| !a.is_refunded);
+                EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule, script }
             });
         let end = |a: &&AttemptRow| {
-            let (_, index) = scenario.place(a.job)?;
-            Some((plan.jobs[index].family, a.took_ms.filter(|_| a.run == row.run)?))
+            let index = row.find(a.job)?;
+            Some((row.plan[index.at()].family, a.took_ms.filter(|_| a.run == row.run)?))
         };
         Rows {
             typical_ms: row.typical_ms,
@@ -444,6 +698,19 @@ impl Tables {
                 .collect(),
         }
     }
+}
+
+fn first_item(item: JobIx, map: JobIx) -> ItemRow {
+    ItemRow { map, key: item.to_string(), value: Value::Null, is_gone: false }
+}
+
+fn put_row<T: Clone>(rows: &mut Vec<T>, id: usize, row: &T) -> Result<(), String> {
+    match rows.len().checked_sub(id) {
+        Some(0) => rows.push(row.clone()),
+        Some(_) => rows[id] = row.clone(),
+        None => return Err(format!("row {id} comes before row {}", rows.len())),
+    }
+    Ok(())
 }
 
 fn live_row(a: &AttemptRow) -> LiveRow {

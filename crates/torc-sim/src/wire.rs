@@ -4,6 +4,7 @@ use std::sync::Arc;
 use torc_engine::{JobIx, Seeds};
 use torc_model::api::{ClaimRequest, ClaimResponse, Heartbeat, HeartbeatAnswer};
 use torc_model::ids::{ActionId, RunnerId};
+use torc_model::slurm;
 
 /// What a reservation pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +33,23 @@ pub enum Wish {
         /// Their bound.
         max: i64,
     },
-    /// A verdict.
-    Classify(JobIx, bool),
+    /// A verdict of a person, or of an agent that is this sure.
+    Verdict {
+        /// Which job.
+        index: JobIx,
+        /// Try it again.
+        retry: bool,
+        /// An agent gives it.
+        confidence: Option<f64>,
+    },
+    /// A person accepts or rejects a verdict that is held.
+    Settle(usize, bool),
+    /// What the record of earlier verdicts decides is done.
+    FromMemory,
+    /// Items of a map that ended badly run again, or are taken out of the count.
+    Items(JobIx, bool),
+    /// An allocation for this place.
+    Schedule(usize),
     /// Stop everything.
     Cancel,
     /// Stop one.
@@ -50,6 +66,37 @@ pub enum Wish {
     Release(usize),
 }
 
+/// The allocation that a runner lives in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inside {
+    /// Its row.
+    pub allocation: usize,
+    /// The batch job.
+    pub job: i64,
+}
+
+/// How a submission went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The batch system has it.
+    As(i64),
+    /// The batch system refused it.
+    Refused,
+    /// The answer of the batch system was lost.
+    Unknown,
+}
+
+/// What was seen of an allocation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Seen {
+    /// Its row.
+    pub allocation: usize,
+    /// Where it stands.
+    pub verdict: slurm::Verdict,
+    /// The batch system answered and did not list it.
+    pub is_missing: bool,
+}
+
 /// What comes to the server.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
@@ -61,7 +108,22 @@ pub enum Request {
         incarnation: u32,
         /// Its word for this registration.
         key: u64,
+        /// The allocation that it lives in, and the batch job.
+        inside: Option<Inside>,
     },
+    /// A submitter asks for what waits to be sent.
+    Begin(String),
+    /// A submitter tells how it went.
+    Submitted {
+        /// Which.
+        submitter: String,
+        /// Which allocation.
+        allocation: usize,
+        /// The batch job, or what went wrong.
+        outcome: Sent,
+    },
+    /// What was seen of allocations in the batch system.
+    Observed(Vec<Seen>),
     /// Reports, then work; true: it waited at the server and something has happened since.
     Claim(Arc<ClaimRequest>, bool),
     /// A runner is alive.
@@ -85,6 +147,8 @@ pub enum Answer {
     Beat(HeartbeatAnswer),
     /// The action's end is known.
     ActionKnown(ActionId),
+    /// Allocations to send; true: look first whether the batch system has them.
+    Orders(Vec<(usize, bool)>),
     /// Done.
     Done,
     /// The runner is not known or has ended.

@@ -20,6 +20,8 @@ pub struct Process {
     pub ended: Option<i64>,
     /// It ended by itself, with success or for this cause.
     pub result: Option<Result<(), Cause>>,
+    /// Events of its steps so far.
+    pub steps: u64,
 }
 
 /// All processes there ever were.
@@ -44,6 +46,14 @@ impl Witness {
     /// The process of an attempt, if there was one.
     pub fn of(&self, attempt: AttemptId) -> Option<&Process> {
         self.processes.iter().rev().find(|p| p.attempt == attempt)
+    }
+
+    /// A step of an attempt's process did something. Answers with its number.
+    pub fn step(&mut self, attempt: AttemptId) -> Option<u64> {
+        let at = *self.live.iter().find(|i| self.processes[**i].attempt == attempt)?;
+        let process = &mut self.processes[at];
+        process.steps += 1;
+        Some(process.steps - 1)
     }
 
     /// A process starts.

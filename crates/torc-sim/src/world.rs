@@ -1,6 +1,7 @@
 //! The world: one queue of events, one clock, one stream of chance. No threads, no real time.
 
-use crate::check::{Checker, same, same_limits};
+use crate::batch::Batch;
+use crate::check::{Checker, Truth, same, same_limits, same_runners};
 use crate::runner::{Lane, Runner, Tick};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Faults, Scenario, Sight};
@@ -9,18 +10,21 @@ use crate::tables::{FlowRow, Write};
 use crate::wire::{Answer, Request};
 use crate::witness::Witness;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torc_engine::{Allocation, Change, Life, Process, RunnerLife};
+use torc_engine::{Change, Life, Process, RunnerLife};
 use torc_model::api::ClaimRequest;
 use torc_model::chance::Rng;
 use torc_model::ids::RunnerId;
-use torc_model::status::{ActionState, Cause, JobStatus};
+use torc_model::status::{ActionState, JobStatus};
 
 /// A runner is shown as out of contact after this long.
 const LEASE: i64 = 60_000;
+
+/// A batch system that does not always answer has told of an end within this time.
+const BATCH_TELLS: i64 = 20 * 60_000;
 
 /// Between two looks at the runners.
 const SWEEP: i64 = 10_000;
@@ -45,6 +49,10 @@ pub enum Client {
     Runner(usize, u32, Lane),
     /// A user.
     Person,
+    /// A program that sends allocations to the batch system.
+    Submitter(usize),
+    /// A program that looks at the batch system.
+    Looker,
 }
 
 /// Something that will happen.
@@ -84,6 +92,14 @@ pub enum Event {
     Leave,
     /// A user intervenes.
     People,
+    /// A submitter asks what waits to be sent.
+    Submitter(usize),
+    /// The batch system gets an allocation.
+    Sbatch(Client, String, usize),
+    /// The batch system may start a job.
+    BatchStart(i64),
+    /// A client looks at the batch system.
+    Look,
     /// A user looks after what waits for people.
     Tend,
     /// Faults stop.
@@ -179,6 +195,9 @@ pub struct World {
     pub(crate) server: Server,
     pub(crate) runners: Vec<Runner>,
     pub(crate) witness: Witness,
+    pub(crate) batch: Batch,
+    /// Submitters that wait for orders, by their calls.
+    pub(crate) submitters: BTreeMap<u64, String>,
     pub(crate) checker: Checker,
     pub(crate) stats: Stats,
     /// Faults have stopped.
@@ -216,6 +235,8 @@ impl World {
             server: Server::new(scenario.clone(), sabotage),
             runners: scenario.slots.iter().map(|_| Runner::default()).collect(),
             witness: Witness::default(),
+            batch: Batch::default(),
+            submitters: BTreeMap::new(),
             checker: Checker::new(scenario.clone()),
             stats: Stats::default(),
             is_calm: false,
@@ -240,9 +261,12 @@ impl World {
     fn begin(&mut self) {
         for slot in 0..self.runners.len() {
             let at = self.rng.range(0, 2_000);
-            self.plan(at, Event::RunnerUp(slot));
+            if self.scenario.slots[slot].sight != Sight::Slurm {
+                self.plan(at, Event::RunnerUp(slot));
+            }
         }
         self.plan(0, Event::Tend);
+        self.begin_batch();
         self.plan(SWEEP, Event::Sweep(1));
         self.plan(self.scenario.faults.until, Event::Calm);
         let scenario = self.scenario.clone();
@@ -282,6 +306,8 @@ impl World {
             self.demand(last);
             let triggered = self.checker.check_triggers(&self.server.durable);
             self.demand(triggered);
+            let learned = self.checker.check_memory(&self.server.durable);
+            self.demand(learned);
         }
         self.stats.time = self.now;
         self.stats.processes = self.witness.processes.len() as u64;
@@ -308,12 +334,15 @@ impl World {
                 ));
             }
             for (index, job) in row.jobs.iter().enumerate().filter(|(_, j)| !j.status.is_final()) {
-                let id = self.scenario.flows[flow].jobs[index].id;
+                let id = row.plan[index].id;
                 let live = self.server.durable.live(id);
+                let live = live.map(|row| (row.id, row.state, row.not_before));
                 stuck.push(format!("job {id} is {} with {live:?}", job.status));
             }
         }
-        format!("lost job: faults have stopped but the workflows do not end: {}", stuck.join("; "))
+        let limits = &self.server.limits;
+        let stuck = stuck.join("; ");
+        format!("lost job: faults have stopped but the workflows do not end: {stuck}; {limits:?}")
     }
 
     // ------------------------------------------------------------------------------------------
@@ -407,7 +436,7 @@ impl World {
     fn is_cut(&self, client: Client) -> bool {
         match client {
             Client::Runner(slot, ..) => self.runners[slot].cut_until > self.now,
-            Client::Person => false,
+            Client::Person | Client::Submitter(_) | Client::Looker => false,
         }
     }
 
@@ -430,9 +459,19 @@ impl World {
             Event::Arrive(client, call, request) => self.on_arrival(client, call, &request),
             Event::Answered(client, call, answer) => match client {
                 Client::Runner(..) => self.on_answer(client, call, *answer),
-                Client::Person => self.note(|_| format!("#{call} is answered {answer:?}")),
+                Client::Submitter(_) => self.on_orders(client, call, *answer),
+                Client::Person | Client::Looker => {
+                    self.note(|_| format!("#{call} is answered {answer:?}"));
+                }
             },
-            Event::Failed(client, call) => self.on_failed_call(client, call),
+            Event::Failed(client, call) => {
+                self.submitters.remove(&call);
+                self.on_failed_call(client, call);
+            }
+            Event::Submitter(submitter) => self.on_submitter(submitter),
+            Event::Sbatch(client, name, allocation) => self.on_sbatch(client, &name, allocation),
+            Event::BatchStart(job) => self.on_batch_start(job),
+            Event::Look => self.on_look(),
             Event::WaitOver(call) => {
                 if let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) {
                     let Waiting { client, answer, .. } = self.waiting.swap_remove(at);
@@ -546,7 +585,12 @@ impl World {
             Request::Claim(request, is_woken) => (!is_woken).then_some(request.runner_id),
             Request::Heartbeat(body) => Some(body.runner_id),
             Request::ActionDone(runner, _) => Some(*runner),
-            Request::Register { .. } | Request::Goodbye(_) | Request::Person(..) => None,
+            Request::Register { .. }
+            | Request::Goodbye(_)
+            | Request::Person(..)
+            | Request::Begin(_)
+            | Request::Submitted { .. }
+            | Request::Observed(_) => None,
         };
         if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
             self.checker.heard.insert(runner, self.now);
@@ -639,13 +683,14 @@ impl World {
                         | Change::Action { state: ActionState::Triggered, .. }
                 )
             );
-            let verdict = self.checker.on_write(
-                write,
-                &self.server.durable,
-                &self.witness,
-                &self.server,
-                self.now,
-            );
+            let truth = Truth {
+                durable: &self.server.durable,
+                witness: &self.witness,
+                server: &self.server,
+                batch: &self.batch,
+                now: self.now,
+            };
+            let verdict = self.checker.on_write(write, truth);
             self.demand(verdict);
         }
         if !writes.is_empty() {
@@ -668,6 +713,8 @@ impl World {
         }
         let verdict = same_limits(&self.server, &self.scenario);
         self.demand(verdict);
+        let verdict = same_runners(&self.server);
+        self.demand(verdict);
     }
 
     fn on_server_up(&mut self) {
@@ -675,9 +722,8 @@ impl World {
         self.note(|w| format!("the server starts, process {}", w.server.epoch));
         let verdict = self.checker.check_acknowledged(&self.server.durable);
         self.demand(verdict);
-        let batch_system_answers = self.rng.chance(700);
         // One transaction per runner; the server may die between two of them.
-        for (runner, life) in self.judged(&self.server, batch_system_answers, true) {
+        for (runner, life) in self.judged(&self.server, true) {
             let Life::Dead(lost) = life else { continue };
             self.note(|_| format!("recovery ends runner {runner}: {}", lost.evidence.text));
             if let Err(what) = self.server.end_runner(runner, &lost, self.now) {
@@ -696,15 +742,15 @@ impl World {
         }
         let verdict = self.checker.check_boot(&self.server);
         self.demand(verdict);
-        self.recover_again(batch_system_answers);
+        self.recover_again();
         self.compare();
         self.plan(self.now + SWEEP, Event::Sweep(self.server.epoch));
     }
 
     /// A second recovery, from the rows that the first one left, finds nothing to do.
-    fn recover_again(&mut self, batch_system_answers: bool) {
+    fn recover_again(&mut self) {
         let again = self.server.twin(self.now);
-        for (runner, life) in self.judged(&again, batch_system_answers, true) {
+        for (runner, life) in self.judged(&again, true) {
             if let Life::Dead(lost) = life {
                 let what = lost.evidence.text;
                 return self.fail(format!(
@@ -718,8 +764,7 @@ impl World {
         if !self.server.is_up || epoch != self.server.epoch {
             return;
         }
-        let batch_system_answers = self.rng.chance(700);
-        for (runner, life) in self.judged(&self.server, batch_system_answers, false) {
+        for (runner, life) in self.judged(&self.server, false) {
             let Life::Dead(lost) = life else { continue };
             self.note(|_| format!("the sweep ends runner {runner}: {}", lost.evidence.text));
             if let Err(what) = self.server.end_runner(runner, &lost, self.now) {
@@ -744,19 +789,15 @@ impl World {
             .sight
         {
             Sight::Local => GUARD + 8 * SWEEP,
-            Sight::Remote | Sight::Slurm => disown + 8 * SWEEP,
+            Sight::Remote => disown + 8 * SWEEP,
+            Sight::Slurm => BATCH_TELLS,
         });
         self.demand(verdict);
         self.plan(self.now + SWEEP, Event::Sweep(epoch));
     }
 
     /// What the server thinks of its runners.
-    fn judged(
-        &self,
-        server: &Server,
-        batch_system_answers: bool,
-        at_boot: bool,
-    ) -> Vec<(RunnerId, Life)> {
+    fn judged(&self, server: &Server, at_boot: bool) -> Vec<(RunnerId, Life)> {
         if self.sabotage == Some(Sabotage::NoSweep) {
             return Vec::new();
         }
@@ -771,14 +812,6 @@ impl World {
                 (Sight::Local, Some(ms)) if ms >= guard => Process::Gone,
                 (Sight::Local, _) => Process::Alive,
                 (Sight::Remote | Sight::Slurm, _) => Process::Unknown,
-            };
-            let allocation = match (sight, gone_for) {
-                (Sight::Local | Sight::Remote, _) => Allocation::None,
-                (Sight::Slurm, _) if !batch_system_answers => Allocation::Unknown,
-                (Sight::Slurm, Some(ms)) if ms >= 30_000 => {
-                    Allocation::Ended { cause: Cause::NodeFail, text: "NODE_FAIL".into() }
-                }
-                (Sight::Slurm, _) => Allocation::Alive,
             };
             let disown = self.scenario.flows[known.flow].disown();
             let life = RunnerLife {
@@ -796,7 +829,7 @@ impl World {
                 } else {
                     process
                 },
-                allocation,
+                in_allocation: sight == Sight::Slurm,
             };
             (*id, life.judge(if by_wall { self.now + server.clock_offset } else { self.now }))
         };

@@ -134,6 +134,8 @@ pub fn observe(
                 | EventKind::JobTerminated
                 | EventKind::JobRetried
                 | EventKind::JobCanceled
+                // A map has found its items: so ends its own attempt when it succeeds.
+                | EventKind::ItemsExpanded
         );
     let known = |of: &HashMap<JobId, i64>| {
         if is_end && !of.is_empty() { of.get(&job).copied() } else { None }

@@ -849,11 +849,12 @@ impl State {
         match load::boot(db) {
             Ok(mut fresh) => {
                 // Which runners there are, the rows say: one may have come or gone in what was
-                // rolled back. What is known only here (when it was last heard, what it was told)
-                // stays.
+                // rolled back, and so may a quarantine or an order of a person. What is known
+                // only here (when it was last heard, what it was told) stays.
                 for (id, runner) in fresh.runners.iter_mut() {
                     if let Some(known) = self.runners.remove(id) {
-                        *runner = known;
+                        let (conduct, ordered) = (runner.conduct.clone(), runner.ordered);
+                        *runner = Runner { conduct, ordered, ..known };
                     }
                 }
                 let mut pools = std::mem::take(&mut self.pools);
