@@ -235,8 +235,9 @@ impl Engine {
         let system = |e| Error::system("set up the watch over processes", e);
         let limits = context.execution.limit_resources;
         let cgroups = if limits { Cgroups::detect(&context.key, 0) } else { None };
+        let working_dir = context.working_dir.clone();
         let setup =
-            Setup::new(&context.key, context.working_dir.clone(), cgroups).map_err(system)?;
+            Setup::in_step(&context.key, working_dir, cgroups, hello.is_step).map_err(system)?;
         let tasks = Arc::new(Tasks::default());
         let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
         let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;

@@ -24,10 +24,11 @@ use crate::actions::ActionResult;
 use crate::attempt::unstarted_report;
 use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
 use crate::held::HeldList;
+use crate::places::add_places;
 use crate::resources::{Free, Node, Share};
 use crate::supervisor::StopReason;
 use doubt::{Doubts, stopped_with_its_runner};
-use nodes::{LostNode, host_list};
+use nodes::LostNode;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -673,11 +674,10 @@ impl Dispatcher {
             let Some(share) = self.free.take(packet) else { return };
             let Some((_, mut packet)) = self.queue.pop_front() else { return };
             let (gpus, node) = (share.gpus.clone(), share.node());
-            if share.on.len() > 1 {
-                let names = self.free.names(&share.on);
-                packet.env.extend(host_list(&names));
-            }
             let is_spread = !share.on.is_empty();
+            if is_spread {
+                add_places(&mut packet.env, &self.free.places(&share));
+            }
             let active = Active {
                 share,
                 job_id: packet.job_id,

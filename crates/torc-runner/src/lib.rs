@@ -44,6 +44,7 @@ mod monitor;
 mod node;
 mod observe;
 mod outputs;
+mod places;
 mod plain;
 mod pool;
 mod process;

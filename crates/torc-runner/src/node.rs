@@ -2,16 +2,15 @@
 //! samples. A thread of its own, because `nvidia-smi` and a network file system may take seconds.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use torc_model::ids::WorkflowId;
 
 /// A driver that hangs must not keep a process for each sample.
 const GPU_PATIENCE: Duration = Duration::from_secs(10);
-const GPU_POLL: Duration = Duration::from_millis(20);
 
 /// Ends the looks when dropped.
 pub struct NodeMonitor {
@@ -160,20 +159,24 @@ fn ask_nvidia() -> io::Result<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let deadline = Instant::now() + GPU_PATIENCE;
-    // Some lines: they fit into the pipe, so that it ends without being read.
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
-        }
-        std::thread::sleep(GPU_POLL);
-    }
-    let output = child.wait_with_output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(io::Error::other(format!("it ended with {}", output.status))),
+    let (answer, answered) = channel();
+    let mut output = child.stdout.take().ok_or_else(|| io::Error::other("it has no pipe"))?;
+    // Its end is the end of its output; a thread waits for that, so that this one can give up.
+    std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
+        let mut text = Vec::new();
+        let read = output.read_to_end(&mut text).map(|_| text);
+        // The other side has given up.
+        let _ = answer.send(read);
+    })?;
+    let Ok(read) = answered.recv_timeout(GPU_PATIENCE) else {
+        child.kill()?;
+        child.wait()?;
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+    };
+    let status = child.wait()?;
+    match status.success() {
+        true => Ok(String::from_utf8_lossy(&read?).into_owned()),
+        false => Err(io::Error::other(format!("it ended with {status}"))),
     }
 }
 
@@ -195,6 +198,7 @@ fn parse_gpu(line: &str) -> Option<serde_json::Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn use_is_what_was_not_idle_between_two_looks() {

@@ -4,6 +4,7 @@
 use crate::cgroup::{Cgroups, Group, JOIN_SCRIPT};
 use crate::long::{self, Files};
 use crate::outputs::Before;
+use crate::places::is_of_a_step;
 use crate::plain::{self, Plain};
 use crate::procfs::TAG;
 use crate::sys::{self, Limits, Program, Spawn, SpawnError, Strings};
@@ -125,6 +126,18 @@ impl Setup {
     /// For processes that start in this directory.
     pub fn new(key: &str, working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
         Self::with_env(key, inherited_env(), working_dir, cgroups)
+    }
+
+    /// For an agent, which is a step in Slurm: the step's own, if it is made for one job only.
+    pub fn in_step(
+        key: &str,
+        working_dir: PathBuf,
+        cgroups: Option<Cgroups>,
+        is_own: bool,
+    ) -> io::Result<Self> {
+        let mut env = inherited_env();
+        env.retain(|(name, _)| name.to_str().is_none_or(|name| !is_of_a_step(name, is_own)));
+        Self::with_env(key, env, working_dir, cgroups)
     }
 
     fn with_env(

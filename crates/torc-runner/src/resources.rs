@@ -43,6 +43,8 @@ pub struct Node {
 #[derive(Debug)]
 struct NodeFree {
     free: Node,
+    /// CPUs that it has.
+    all_cpus: i64,
     jobs: i64,
     is_gone: bool,
 }
@@ -80,8 +82,10 @@ impl Free {
 
     /// Everything is free on several nodes. The first is the runner's own.
     pub fn spread(capacity: Capacity, nodes: Vec<Node>) -> Self {
-        let spread =
-            nodes.into_iter().map(|free| NodeFree { free, jobs: 0, is_gone: false }).collect();
+        let spread = nodes
+            .into_iter()
+            .map(|free| NodeFree { all_cpus: free.cpus, free, jobs: 0, is_gone: false })
+            .collect();
         Self { spread, ..Self::new(capacity, Vec::new()) }
     }
 
@@ -98,9 +102,15 @@ impl Free {
         !self.spread.is_empty() && packet.num_nodes > i64::try_from(alive).unwrap_or(i64::MAX)
     }
 
-    /// Names of nodes.
-    pub fn names(&self, nodes: &[usize]) -> Vec<String> {
-        nodes.iter().filter_map(|n| Some(self.spread.get(*n)?.free.name.clone())).collect()
+    /// The nodes of a share, with the CPUs that it has on each: all of them where it has several nodes.
+    pub fn places(&self, share: &Share) -> Vec<(String, i64)> {
+        let is_wide = share.on.len() > 1;
+        let nodes = share.on.iter().filter_map(|n| self.spread.get(*n));
+        nodes
+            .map(|node| {
+                (node.free.name.clone(), if is_wide { node.all_cpus } else { share.cpus.max(1) })
+            })
+            .collect()
     }
 
     /// Takes from the node on which the least would be left, so that whole nodes stay free for wide
@@ -313,10 +323,11 @@ mod tests {
         small.for_each(|share| free.give_back(share));
         let wide = free.take(&need(1, 0, 0, 2)).expect("two empty nodes");
         assert_eq!((wide.on.as_slice(), wide.gpus.len()), (&[0, 1][..], 1));
-        assert_eq!(free.names(&wide.on), ["n1", "n2"]);
+        assert_eq!(free.places(&wide), [("n1".into(), 4), ("n2".into(), 4)]);
         assert_eq!(free.take(&need(1, 0, 0, 1)), None, "nothing runs beside it");
         free.give_back(wide);
-        assert!(free.take(&need(4, 1000, 1, 1)).is_some());
+        let narrow = free.take(&need(3, 1000, 1, 1)).expect("room");
+        assert_eq!(free.places(&narrow), [("n1".into(), 3)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::agents::{Link, now_ms, read, srun, write};
 use crate::attempt::{lost_report, step_failed_report};
 use crate::dispatcher::Event;
 use crate::mailbox::Mailbox;
+use crate::places::{NODELIST, add_places};
 use crate::procfs;
 use crate::steps::Live;
 use std::collections::HashMap;
@@ -52,7 +53,12 @@ impl StepAgents {
     }
 
     /// Starts an attempt on a node. Whatever comes of it, its end is heard.
-    pub fn start(&self, packet: Box<AttemptPacket>, gpus: Vec<String>, node: usize) {
+    pub fn start(&self, mut packet: Box<AttemptPacket>, gpus: Vec<String>, node: usize) {
+        if !packet.env.contains_key(NODELIST)
+            && let Some(name) = self.shared.nodes.get(node)
+        {
+            add_places(&mut packet.env, &[(name.clone(), packet.num_cpus.max(1))]);
+        }
         let attempt = AttemptRef { id: packet.id, token: packet.token.clone() };
         let name = step_name(&packet.job_name);
         let (sender, inbox) = mpsc::channel();

@@ -81,14 +81,3 @@ impl Dispatcher {
         }
     }
 }
-
-/// Where a job on several nodes finds them, for `srun` and `mpirun`.
-pub(super) fn host_list(names: &[String]) -> [(String, String); 3] {
-    let list = names.join(",");
-    [
-        ("TORC_NODELIST".into(), list),
-        ("TORC_NUM_NODES".into(), names.len().to_string()),
-        // The agents of the runner hold all CPUs of the nodes; steps of the job share them.
-        ("SLURM_OVERLAP".into(), "1".into()),
-    ]
-}

@@ -1,6 +1,6 @@
 //! Allocations of several nodes.
 
-use crate::cluster::cluster;
+use crate::cluster::{cluster, has};
 use std::collections::BTreeSet;
 
 #[test]
@@ -106,6 +106,107 @@ fn a_wide_stage_and_small_jobs_share_an_allocation() {
     cluster.assert_witnessed_once(21);
     assert_eq!(nodes(&cluster).len(), 2, "{:?}", nodes(&cluster));
     assert_eq!(cluster.allocations().len(), 1);
+}
+
+#[test]
+fn mpirun_and_srun_of_a_job_use_its_own_nodes() {
+    let Some(cluster) = cluster() else { return };
+    // The first node is another job's all the time, so that the wide job runs below an agent.
+    let script = "#!/bin/bash
+set -e
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+srun --nodelist=$TORC_NODELIST sh -c 'echo $SLURMD_NODENAME' > srun_$1
+srun --nodelist=$TORC_NODELIST -n $TORC_NUM_NODES sh -c 'echo $SLURMD_NODENAME' > srun_each_$1
+MPIRUN
+echo $SLURMD_NODENAME $TORC_NODELIST > own_$1
+";
+    let mpirun = "mpirun sh -c 'echo $SLURMD_NODENAME' > mpirun_$1";
+    let script = script.replace("MPIRUN", if has("SLURM_LAB_MPI") { mpirun } else { "" });
+    std::fs::write(cluster.dir.path().join("ranks"), script).expect("written");
+    cluster.slurm("chmod", &["+x", "ranks"]);
+    cluster.submit(
+        "name: w
+resource_requirements:
+  - {name: node, num_cpus: 4, memory: 100m, runtime: 1m}
+  - {name: pair, num_cpus: 2, memory: 100m, runtime: 1m}
+  - {name: wide, num_cpus: 1, num_nodes: 2, memory: 100m, runtime: 1m}
+slurm_schedulers:
+  - {name: s, account: a, partition: main, nodes: 3, walltime: '00:10:00', ntasks_per_node: 4, mem: 1500m}
+jobs:
+  - {name: hold, scheduler: s, priority: 10, resource_requirements: node, command: 'until [ -e own_pair ]; do sleep 0.2; done'}
+  - {name: wide, scheduler: s, resource_requirements: wide, command: './ranks wide'}
+  - {name: pair, scheduler: s, resource_requirements: pair, command: './ranks pair', depends_on: [wide]}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}
+",
+    );
+    cluster.wait("ranks", 120, || {
+        let failed = cluster.counts().get("failed").copied().unwrap_or(0);
+        assert_eq!(failed, 0, "{}", cluster.slurm("sh", &["-c", "cat output/job_stdio/*.e"]));
+        cluster.counts().get("completed") == Some(&3)
+    });
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(cluster.dir.path().join(name)).unwrap_or_default();
+        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    let own = read("own_wide");
+    let nodes: Vec<String> = own
+        .iter()
+        .find(|word| word.contains(','))
+        .expect("two nodes")
+        .split(',')
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(nodes.len(), 2, "{own:?}");
+    let four_each: Vec<String> =
+        nodes.iter().flat_map(|node| std::iter::repeat_n(node.clone(), 4)).collect();
+    assert_eq!(read("srun_wide"), four_each, "a task for each CPU of its nodes");
+    assert_eq!(read("srun_each_wide"), nodes);
+    let own = read("own_pair");
+    assert_eq!(own[0], own[1], "one node, on which it runs");
+    assert_eq!(read("srun_pair"), own, "a task for each of its two CPUs");
+    if has("SLURM_LAB_MPI") {
+        assert_eq!(read("mpirun_wide"), four_each);
+        assert_eq!(read("mpirun_pair"), own);
+    }
+}
+
+#[test]
+fn every_node_of_an_allocation_is_watched_with_its_gpus() {
+    let Some(cluster) = cluster() else { return };
+    // No GPU is here: a program of the test stands in for NVIDIA's and tells of two cards.
+    let bin = cluster.dir.path().join("bin");
+    std::fs::create_dir(&bin).expect("made");
+    let fake = "#!/bin/sh\n# Not NVIDIA's program: a stand-in of the tests.\n\
+                echo '0, 37, 1024, 81920'\necho '1, [N/A], 0, 81920'\n";
+    std::fs::write(bin.join("nvidia-smi"), fake).expect("written");
+    cluster.slurm("chmod", &["+x", "bin/nvidia-smi"]);
+    let spec = on_two_nodes(
+        "  - {name: 'j{i}', command: 'sleep 4; echo $TORC_JOB_NAME >> witness', scheduler: s, \
+         resource_requirements: small, parameters: {i: '1:8'}}",
+    );
+    let monitor = "resource_monitor: {sample_interval_seconds: 1, compute_node: {enabled: true}}";
+    std::fs::write(cluster.dir.path().join("spec.yaml"), format!("{spec}{monitor}\n"))
+        .expect("written");
+    let submit =
+        format!("PATH={}:$PATH {} submit spec.yaml", bin.display(), env!("CARGO_BIN_EXE_torc"));
+    let sent = cluster.output("sh", &["-c", &submit]);
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    cluster.wait_for_success(8, 90);
+    let text = cluster.slurm("sh", &["-c", "cat output/resource_utilization/nodes_*.jsonl"]);
+    let samples: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let hosts: BTreeSet<&str> = samples.iter().filter_map(|s| s["host"].as_str()).collect();
+    assert_eq!(hosts.len(), 2, "{text}");
+    for sample in &samples {
+        assert!(sample["memory"]["used_bytes"].as_u64() > Some(0), "{sample}");
+        assert!(sample["disk"]["total_bytes"].as_u64() > Some(0), "{sample}");
+        assert_eq!(sample["gpus"][0]["percent"], 37.0, "{sample}");
+        assert_eq!(sample["gpus"][0]["memory_used_bytes"], 1_u64 << 30, "{sample}");
+        assert!(sample["gpus"][1]["percent"].is_null(), "{sample}");
+    }
 }
 
 #[test]
