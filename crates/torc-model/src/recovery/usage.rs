@@ -4,7 +4,8 @@ use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A request is this much above the highest use: another input, another machine.
+/// A request is this much above the highest use: another input, another machine. None is lowered further,
+/// whatever factor is asked for.
 const HEADROOM: f64 = 1.25;
 
 /// No request is made smaller than this: a shell and the libraries of a small program take some of
@@ -105,7 +106,8 @@ pub fn summarize_with(uses: &[Use], asked: &Asked, headroom: &Headroom) -> Summa
     let longest = uses.iter().filter_map(|u| u.exec_seconds).fold(None, larger);
     let cut = uses.iter().any(|u| u.was_cut_short);
     let ran_out = uses.iter().any(|u| u.ran_out_of_memory);
-    let may_lower = !cut && !ran_out && uses.len() >= LEAST_ATTEMPTS;
+    // Attempts that were not measured say nothing.
+    let may_lower = |measured: usize| !cut && !ran_out && measured >= LEAST_ATTEMPTS;
     let mut summary = Summary {
         attempts: uses.len() as i64,
         peak_memory_bytes: memory.and_then(|m| i64::try_from(m).ok()),
@@ -126,8 +128,12 @@ pub fn summarize_with(uses: &[Use], asked: &Asked, headroom: &Headroom) -> Summa
         } else if peak > had {
             summary.suggested_memory = Some(fits.to_string());
             summary.notes.push(format!("used more memory than the {} it asked for", Memory(had)));
-        } else if may_lower && had > SMALL_MEMORY && (fits.0 as f64) < had as f64 * TOO_HIGH {
-            summary.suggested_memory = Some(fits.to_string());
+        } else if may_lower(uses.iter().filter(|u| u.peak_memory_bytes.is_some()).count())
+            && had > SMALL_MEMORY
+            && (fits.0 as f64) < had as f64 * TOO_HIGH
+        {
+            let least = Memory(peak).scaled(headroom.memory.max(HEADROOM)).0.max(LEAST_MEMORY);
+            summary.suggested_memory = Some(Memory(least).to_string());
             summary.notes.push(format!(
                 "needs at most {:.0}% of its memory",
                 peak as f64 / had as f64 * 100.0
@@ -141,7 +147,10 @@ pub fn summarize_with(uses: &[Use], asked: &Asked, headroom: &Headroom) -> Summa
             summary
                 .notes
                 .push(format!("ran longer than the {} it asked for", Runtime(had).friendly()));
-        } else if may_lower && had > SHORT_RUNTIME && (fits.0 as f64) < had as f64 * TOO_HIGH {
+        } else if may_lower(uses.iter().filter(|u| u.exec_seconds.is_some()).count())
+            && had > SHORT_RUNTIME
+            && (fits.0 as f64) < had as f64 * TOO_HIGH
+        {
             summary.suggested_runtime = Some(Runtime(fits.0.max(SHORT_RUNTIME)).to_string());
             summary
                 .notes
@@ -205,6 +214,22 @@ mod tests {
         assert_eq!((one.suggested_memory, one.suggested_runtime), (None, None));
         let two = summarize(&[used(1 << 20, 300.0), used(1 << 20, 300.0)], &asked);
         assert_eq!(two.suggested_memory.as_deref(), Some("32m"));
+        let blind = Use { peak_memory_bytes: None, ..used(0, 300.0) };
+        let measured_once = summarize(&[used(100 << 20, 300.0), blind], &asked);
+        assert_eq!(measured_once.suggested_memory, None, "one sample");
+        assert!(measured_once.suggested_runtime.is_some(), "of time there are two");
+    }
+
+    #[test]
+    fn no_factor_lowers_memory_below_what_is_safe() {
+        let asked = Asked { memory_bytes: Some(1 << 30), ..Asked::default() };
+        let uses = [used(100 << 20, 1.0), used(100 << 20, 1.0)];
+        let bare = Headroom { memory: 1.0, ..Headroom::default() };
+        let summary = summarize_with(&uses, &asked, &bare);
+        assert_eq!(summary.suggested_memory.as_deref(), Some("125m"));
+        let generous = Headroom { memory: 2.0, ..Headroom::default() };
+        let summary = summarize_with(&uses, &asked, &generous);
+        assert_eq!(summary.suggested_memory.as_deref(), Some("200m"));
     }
 
     #[test]
