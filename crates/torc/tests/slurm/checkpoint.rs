@@ -1,6 +1,6 @@
 //! Time to save a state before an allocation ends.
 
-use crate::cluster::{Cluster, cluster, is_campaign};
+use crate::cluster::{Cluster, campaign, cluster};
 use std::time::{Duration, Instant};
 
 /// Notes when it is told to end, takes most of its lead to save its state, and continues from it.
@@ -53,10 +53,22 @@ fn begin(cluster: &Cluster, execution: &str, saving: u64) {
 #[test]
 fn a_job_saves_its_state_before_the_walltime_and_continues_in_the_next_allocation() {
     let Some(cluster) = cluster() else { return };
+    save_and_continue(&cluster, "srun_termination_signal: USR1@60, sigkill_headroom_seconds: 15");
+}
+
+#[test]
+fn a_job_has_the_lead_of_its_spec_before_the_walltime() {
+    let Some(cluster) = campaign() else { return };
+    let execution =
+        "termination_signal: SIGUSR1, sigterm_lead_seconds: 60, sigkill_headroom_seconds: 15";
+    save_and_continue(&cluster, execution);
+}
+
+/// The signal comes a minute and the headroom before the end; the job takes nearly all of the minute.
+fn save_and_continue(cluster: &Cluster, execution: &str) {
     // Longer than `KillWait` and than any time that was given without a setting.
-    let lead = if is_campaign() { 60 } else { 20 };
-    let execution = format!("srun_termination_signal: USR1@{lead}, sigkill_headroom_seconds: 15");
-    begin(&cluster, &execution, lead - 4);
+    let lead = 60;
+    begin(cluster, execution, lead - 4);
     // The operator shortens the time, and Slurm's own signal tells the runner of it.
     let job = cluster.slurm_job();
     let asked = number_after(&cluster.slurm("scontrol", &["show", "job", &job]), "Signal=");
@@ -67,7 +79,9 @@ fn a_job_saves_its_state_before_the_walltime_and_continues_in_the_next_allocatio
     cluster.wait("state", 130, || cluster.dir.path().join("saved").exists());
     assert!(Instant::now() < end, "it was saved after the end");
     assert!(!cluster.dir.path().join("told_TERM").exists(), "USR1 came instead");
-    assert!(number(&cluster, "saved") - number(&cluster, "told_USR1") >= (lead - 4) as i64);
+    let took = number(cluster, "saved") - number(cluster, "told_USR1");
+    assert!(took >= (lead - 4) as i64, "{took} s");
+    println!("a job had {took} s of its lead of {lead} s to save its state");
     cluster.wait_for_success(1, 90);
     assert_eq!(cluster.witnesses().len(), 1, "{:?}", cluster.witnesses());
     let mut causes: Vec<_> = cluster.attempts().into_iter().map(|a| (a.1, a.3)).collect();

@@ -137,6 +137,29 @@ impl Cluster {
         command.stdout(Stdio::null()).stderr(said).spawn().expect("started")
     }
 
+    /// Kills the server; answers where it listened. No command may be called until there is another one:
+    /// it would open the database itself.
+    pub fn kill_server(&self) -> String {
+        let text = std::fs::read(self.dir.path().join(".torc/server.json")).expect("a server");
+        let server: Value = serde_json::from_slice(&text).expect("JSON");
+        self.slurm("kill", &["-KILL", &server["pid"].to_string()]);
+        server["url"].as_str().expect("an address").to_owned()
+    }
+
+    /// Starts a server in this directory that listens where the earlier one did.
+    pub fn serve_at(&self, url: &str) -> Child {
+        let address = url.rsplit('/').next().unwrap_or_default();
+        let (host, port) = address.rsplit_once(':').expect("a host and a port");
+        let server = self.spawn_torc(&["server", "run", "--host", host, "--port", port]);
+        let file = self.dir.path().join(".torc/server.json");
+        self.wait("server", 60, || {
+            let text = std::fs::read(&file).unwrap_or_default();
+            let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+            found["pid"] == server.id()
+        });
+        server
+    }
+
     /// Writes a program that stands in for one of Slurm's: does `first`, then what the real one
     /// does.
     pub fn stand_in(&self, program: &str, first: &str) {

@@ -287,11 +287,16 @@ fn a_walltime_that_slurm_shortens_is_not_the_jobs_fault() {
 fn whatever_breaks_every_job_succeeds_once() {
     let Some(cluster) = campaign() else { return };
     // Thirty allocations die in turn of everything that kills allocations, until the jobs of the
-    // last one get through.
-    let ways = ["scancel", "runner", "node", "preempt", "controller"];
+    // last one get through. One runner works on both nodes: of three jobs, one on each at a time.
+    let ways = ["scancel", "runner", "node", "preempt", "controller", "server"];
+    let text = spec("scav", 3, 8.0, "").replace("num_cpus: 1", "num_cpus: 3");
+    let text = text.replace("nodes: 1", "nodes: 2");
+    let again = ["--partition", "scav", "--single-allocation"];
+    let mut servers = Vec::new();
+    let mut broken = std::collections::BTreeMap::<&str, usize>::new();
     let is_complete = |cluster: &Cluster| cluster.counts().get("completed") == Some(&3);
     let mut complete = 1;
-    cluster.submit(&spec("scav", 3, 8.0, ""));
+    cluster.submit(&text);
     for cycle in 0..30 {
         cluster.wait("running jobs", 120, || {
             cluster.counts().get("running").copied().unwrap_or(0) >= 1
@@ -305,7 +310,12 @@ fn whatever_breaks_every_job_succeeds_once() {
         let unique: std::collections::BTreeSet<&&str> = ours.iter().collect();
         assert_eq!(unique.len(), ours.len(), "cycle {cycle}: {names}");
         let job = cluster.slurm_job();
-        let way = ways[cycle % ways.len()];
+        // A node that is not the first one takes its own jobs with it, and the allocation goes on.
+        let way = match ways[cycle % ways.len()] {
+            "node" if cycle % (2 * ways.len()) < ways.len() => "other node",
+            way => way,
+        };
+        *broken.entry(way).or_default() += 1;
         let causes = || -> Vec<String> {
             cluster
                 .attempts()
@@ -318,9 +328,13 @@ fn whatever_breaks_every_job_succeeds_once() {
         match way {
             "scancel" => drop(cluster.slurm("scancel", &[&job])),
             "runner" => drop(cluster.slurm("kill", &["-KILL", &cluster.runner_pid()])),
-            "node" => {
-                let node = cluster.slurm("squeue", &["-h", "-j", &job, "-o", "%N"]);
-                let node = format!("nodename={}", node.trim());
+            "node" | "other node" => {
+                let head = cluster.slurm("squeue", &["-h", "-j", &job, "-o", "%B"]);
+                let list = cluster.slurm("squeue", &["-h", "-j", &job, "-o", "%N"]);
+                let all = cluster.slurm("scontrol", &["show", "hostnames", list.trim()]);
+                // For a last job there is one node only.
+                let other = all.lines().find(|node| way == "other node" && *node != head.trim());
+                let node = format!("nodename={}", other.unwrap_or(head.trim()));
                 cluster.slurm("scontrol", &["update", &node, "state=down", "reason=test"]);
                 cluster.slurm("scontrol", &["update", &node, "state=resume"]);
             }
@@ -328,6 +342,18 @@ fn whatever_breaks_every_job_succeeds_once() {
                 let more = ["-J", "preemptor", "-o", "/dev/null", "--wrap", "sleep 1"];
                 cluster
                     .slurm("sbatch", &[&["-p", "main", "-N3", "--exclusive"][..], &more].concat());
+            }
+            // The allocation ends while no server is there to see it.
+            "server" => {
+                let address = cluster.kill_server();
+                cluster.slurm("scancel", &[&job]);
+                cluster.wait("end in Slurm", 60, || {
+                    cluster
+                        .slurm("squeue", &["-h", "-t", "PD,R,CG", "-j", &job, "-o", "%i"])
+                        .trim()
+                        .is_empty()
+                });
+                servers.push(cluster.serve_at(&address));
             }
             _ => {
                 assert!(cluster.lab(&["signal", "slurmctld", "KILL"]).status.success());
@@ -356,7 +382,8 @@ fn whatever_breaks_every_job_succeeds_once() {
         let expected: &[&str] = match way {
             "scancel" => &["stopped", "preempted"],
             "runner" => &["lost", "preempted"],
-            "node" => &["node_fail", "preempted"],
+            "node" | "other node" => &["node_fail", "preempted"],
+            "server" => &["stopped", "lost", "preempted"],
             "preempt" => &["preempted"],
             _ => &["stopped", "lost", "node_fail", "preempted"],
         };
@@ -370,23 +397,28 @@ fn whatever_breaks_every_job_succeeds_once() {
         if is_complete(&cluster) {
             cluster.assert_witnessed_once(3);
             complete += 1;
-            cluster.submit(&spec("scav", 3, 8.0, ""));
+            cluster.submit(&text);
             std::fs::remove_file(cluster.dir.path().join("witness")).expect("witnesses");
             continue;
         }
-        cluster.regenerate(&["--partition", "scav"]);
+        cluster.regenerate(&again);
         println!("cycle {cycle}: {way}, {} allocations so far", cluster.allocations().len());
     }
     // What the last of them set going may still end an allocation.
     cluster.wait("complete workflow", 300, || {
         if cluster.allocations().iter().all(|a| a["status"] == "complete") && !is_complete(&cluster)
         {
-            cluster.regenerate(&["--partition", "scav"]);
+            cluster.regenerate(&again);
         }
         is_complete(&cluster)
     });
     cluster.assert_witnessed_once(3);
     println!(
-        "30 cycles: no duplicate allocation, {complete} workflows complete, every job witnessed once"
+        "30 cycles {broken:?}: no duplicate allocation, {complete} workflows complete, every job witnessed once"
     );
+    for mut server in servers {
+        // All but the last were killed.
+        let _ = server.kill();
+        server.wait().expect("gone");
+    }
 }
