@@ -4,6 +4,7 @@ use crate::Result;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
+use torc_model::api::Capacity;
 use torc_model::chance::Rng;
 use torc_model::class::Class;
 
@@ -61,6 +62,18 @@ impl Instance {
         for task in &mut other.tasks {
             let (cpus, memory) = needs[task.family as usize];
             task.class = Class { cpus, memory: Some(memory), ..one_cpu() };
+        }
+        other
+    }
+
+    /// The same, in which no job needs more than a node has.
+    pub fn cut_to(&self, node: &Capacity) -> Self {
+        let cpus = u32::try_from(node.num_cpus).unwrap_or(u32::MAX);
+        let memory = u64::try_from(node.memory_bytes).unwrap_or(0);
+        let mut other = self.clone();
+        for task in &mut other.tasks {
+            task.class.cpus = task.class.cpus.min(cpus);
+            task.class.memory = task.class.memory.map(|need| need.min(memory));
         }
         other
     }
