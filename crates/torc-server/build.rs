@@ -1,10 +1,18 @@
-//! Takes what the program needs of the OpenAPI document out of `docs/openapi.json`: the text, packed, and who may call what. A test
-//! compares that file with the handlers. To put the document together at run time would take code for every type and route.
+//! Makes what the program holds of files. Of `docs/openapi.json` the text, packed, and who may call what: a test compares that file with the
+//! handlers, and to put the document together at run time would take code for every type and route. Of the page one script, and all of
+//! it packed.
+
+// Tests of the library use the rest of the two.
+#[path = "src/api/page_modules.rs"]
+mod page_modules;
+#[path = "src/api/page_squeeze.rs"]
+mod page_squeeze;
 
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
+use zopfli::{Format, Options, compress};
 
 const DOCUMENT: &str = "../../docs/openapi.json";
 
@@ -13,9 +21,27 @@ fn main() {
     let text = fs::read(DOCUMENT).expect("the document");
     let document: Value = serde_json::from_slice(&text).expect("a document in JSON");
     let out = env::var("OUT_DIR").expect("set by cargo");
+    let out = Path::new(&out);
     let packed = miniz_oxide::deflate::compress_to_vec(&text, 9);
-    fs::write(Path::new(&out).join("openapi.deflated"), packed).expect("the packed document");
-    fs::write(Path::new(&out).join("operations.rs"), operations(&document)).expect("the table");
+    fs::write(out.join("openapi.deflated"), packed).expect("the packed document");
+    fs::write(out.join("operations.rs"), operations(&document)).expect("the table");
+    page(out);
+}
+
+/// The files of the page, each in the zlib format.
+fn page(out: &Path) {
+    println!("cargo::rerun-if-changed=page");
+    let read = |name: &str| fs::read_to_string(Path::new("page").join(name)).expect("a file");
+    let modules: Vec<String> = page_modules::MODULES.iter().map(|name| read(name)).collect();
+    let script = page_modules::script(modules.iter().map(String::as_str));
+    let script = format!("// Torc\n{script}");
+    for (name, text) in
+        [("page.js", script), ("style.css", read("style.css")), ("icon.svg", read("icon.svg"))]
+    {
+        let mut packed = Vec::new();
+        compress(Options::default(), Format::Zlib, text.as_bytes(), &mut packed).expect("memory");
+        fs::write(out.join(format!("{name}.deflated")), packed).expect("a packed file");
+    }
 }
 
 /// One row for each operation: the method, the path, the id, and the roles of tokens or `None` where the document says nothing.

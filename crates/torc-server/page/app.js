@@ -40,7 +40,9 @@ const nav = h("nav", { "aria-label": "Places" });
 const crumb = h("div.crumb");
 const lost = h("div.lost", { role: "status", hidden: true });
 const live = h("div.sr", { "aria-live": "polite" });
-const pauseButton = h("button.small", { onclick: () => { pauseButton.textContent = togglePause() ? "Resume updates" : "Pause updates"; } }, "Pause updates");
+/** Narrow windows show the first of the two. @param {string} short @param {string} more */
+const words = (short, more) => [short, h("span.words", " " + more)];
+const pauseButton = h("button.small", { onclick: () => put(pauseButton, words(togglePause() ? "Resume" : "Pause", "updates")) }, words("Pause", "updates"));
 
 function path() {
   if (REPORT) return location.hash.slice(1) || `w/${REPORT.workflow}`;
@@ -110,7 +112,7 @@ function drawNav() {
   const here = parts[0] === "w" ? parts[2] || "" : parts[0] === "j" ? "jobs" : null;
   if (!known) { put(nav); put(crumb); return; }
   const { id, name } = known;
-  put(crumb, REPORT ? null : link("", "Workflows"), REPORT ? null : " / ", link(`w/${id}`, name));
+  put(crumb, REPORT ? null : h("span.words", link("", "Workflows"), " / "), link(`w/${id}`, name));
   put(nav, Object.entries(PLACES).filter(([key]) => !REPORT || IN_REPORT.includes(key)).map(([key, [title]]) => {
     const one = link(`w/${id}${key ? "/" + key : ""}`, title, key === "failures" ? count : null);
     if (here === key) one.setAttribute("aria-current", "page");
@@ -185,17 +187,25 @@ function theme() {
 function dress() {
   const now = (REPORT ? "" : localStorage.getItem("torc-theme")) || "";
   document.documentElement.dataset.theme = now;
-  themeButton.textContent = { "": "◐ System", light: "☀ Light", dark: "☾ Dark" }[now] || "";
+  const [sign, name] = { light: ["☀", "Light"], dark: ["☾", "Dark"] }[now] || ["◐", "System"];
+  put(themeButton, words(sign, name));
+  themeButton.setAttribute("aria-label", `Theme: ${name}`);
 }
-const themeButton = h("button.small", { onclick: theme, "aria-label": "Theme" });
+const themeButton = h("button.small", { onclick: theme });
+
+async function signOut() {
+  await del("/ui_sessions/current").catch(() => {});
+  forget();
+  location.reload();
+}
 
 async function begin() {
   dress();
   const header = h("header", h("a.skip", { href: "#main", onclick: (/** @type {Event} */ e) => { e.preventDefault(); main.focus(); } }, "Skip to content"),
     REPORT ? h("span.brand", "Torc") : h("span.brand", link("", "Torc")), crumb,
-    h("span.push.row", REPORT ? null : [h("button.small", { onclick: () => palette(to) }, "Go to… ", h("kbd", "Ctrl K")), pauseButton, themeButton,
-      h("button.small", { onclick: async () => { await del("/ui_sessions/current").catch(() => {}); forget(); location.reload(); } }, "Sign out")], h("button.small", { onclick: help, "aria-label": "Keys" }, "?")));
-  const to = { go, workflow: () => (known ? known.id : null), focusFilter: () => focusFilter() };
+    h("span.push.row", REPORT ? null : [h("button.small", { onclick: () => palette(to) }, "Go to… ", h("kbd.words", "Ctrl K")), pauseButton, themeButton,
+      h("button.small.words", { onclick: signOut }, "Sign out")], h("button.small", { onclick: () => help(to), "aria-label": "Keys" }, "?")));
+  const to = { go, signOut: REPORT ? null : signOut, workflow: () => (known ? known.id : null), focusFilter: () => focusFilter() };
   contact.add(contacted);
   let signedIn = false;
   /** @type {any} */ let why = null;

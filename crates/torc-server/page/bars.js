@@ -24,15 +24,17 @@ export function decode(bytes) {
   return { n, base, several, picture: names.picture, after: names.after, more: view.getUint32(16, true) & 1, job: column(0), start: column(1), length: column(2), wait, meta: column(4), runners: /** @type {any[]} */ (names.runners), cpus };
 }
 
-/** A row for each bar, so that none covers another: rows of a group stand together. @param {Bars} data @param {number} now @param {(i: number) => number} group */
+/** A row for each bar, so that none covers another: rows of a group stand together. A runner starts the next job a few milliseconds before it
+ * has noted the end of the one before; that is no second slot. @param {Bars} data @param {number} now @param {(i: number) => number} group */
 export function rows(data, now, group) {
   const order = Uint32Array.from({ length: data.n }, (_, i) => i).sort((a, b) => data.start[a] - data.start[b]);
   /** @type {number[][]} */ const ends = [];
   const slot = new Uint32Array(data.n);
   for (const i of order) {
     const free = (ends[group(i)] ||= []);
+    const late = data.start[i] + Math.min(50, data.length[i] / 20);
     let at = 0;
-    while (at < free.length && free[at] > data.start[i]) at++;
+    while (at < free.length && free[at] > late) at++;
     free[at] = data.length[i] === OPEN ? now : data.start[i] + data.length[i];
     slot[i] = at;
   }

@@ -12,7 +12,9 @@ const HELP = [
 ];
 const OFF = "torc-keys-off";
 
-/** @param {{go: (path: string) => void, workflow: () => number | null, focusFilter: () => void}} to */
+/** @typedef {{go: (path: string) => void, workflow: () => number | null, focusFilter: () => void, signOut: (() => void) | null}} To */
+
+/** @param {To} to */
 export function keys(to) {
   let after = "";
   let timer = 0;
@@ -32,7 +34,7 @@ export function keys(to) {
       clearTimeout(timer);
       timer = setTimeout(() => { after = ""; }, 1200);
     } else if (e.key === "/") { e.preventDefault(); to.focusFilter(); }
-    else if (e.key === "?") help();
+    else if (e.key === "?") help(to);
     else {
       // What a place has for this key: a button is pressed, anything else gets the focus.
       const own = e.key.length === 1 && /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${CSS.escape(e.key)}"]`));
@@ -44,15 +46,16 @@ export function keys(to) {
   });
 }
 
-export function help() {
+/** @param {To} to */
+export function help(to) {
   dialog("Keys", (el) => [
     h("dl.facts", HELP.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)])),
     h("label.inline", h("input", { type: "checkbox", checked: !localStorage.getItem(OFF), onchange: (/** @type {Event} */ e) => { if (/** @type {HTMLInputElement} */ (e.target).checked) localStorage.removeItem(OFF); else localStorage.setItem(OFF, "1"); } }), "single keys"),
-    h("div.buttons", h("button", { onclick: () => el.close() }, "Close")),
+    h("div.buttons", to.signOut && h("button", { onclick: to.signOut }, "Sign out"), h("button", { onclick: () => el.close() }, "Close")),
   ]);
 }
 
-/** @param {{go: (path: string) => void, workflow: () => number | null}} to */
+/** @param {To} to */
 export function palette(to) {
   dialog("Go to", (el) => {
     const list = h("ul.palette", { role: "listbox" });

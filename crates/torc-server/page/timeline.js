@@ -210,7 +210,7 @@ export async function timeline(place) {
       for (let i = 0; i < plot; i++) if (all[i] > 0) c.fillRect(LEFT + i, STRIP - (all[i] / of) * (STRIP - 8), 1, 1.5);
     }
     c.fillStyle = ink("quiet");
-    [`${num(most(busy))} of ${num(most(there))} CPUs`, `${num(crowded)} ready at once`, "drag to select"].forEach((text, i) => c.fillText(text, 4, 14 + 14 * i));
+    [`${num(Math.min(most(busy), most(there)))} of ${num(most(there))} CPUs`, `${num(crowded)} ready at once`, "drag to select"].forEach((text, i) => c.fillText(text, 4, 14 + 14 * i));
     const [a, b] = brush || span || [0, last];
     if (a > 0 || b < last) {
       const x = (/** @type {number} */ t) => LEFT + Math.max(0, Math.min(1, t / last)) * plot;

@@ -123,7 +123,7 @@ fn judged(exit: &Exit, checkpoint: Option<i64>) -> Verdict {
 #[test]
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
-    let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999), cache_bytes: None });
+    let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999 << 20), cache_bytes: None });
     let stopped = |how, stop, journal: &[Sent]| Exit {
         stop: Some(stop),
         journal: journal.into(),
@@ -147,7 +147,7 @@ fn verdicts_follow_the_strongest_evidence() {
         stopped(How::Signal(15), StopReason::RunnerTimeUp, &[sent(15, 1500)]),
         stopped(
             How::Signal(9),
-            StopReason::Memory { used_bytes: 9, limit_bytes: 5 },
+            StopReason::Memory { used_bytes: 9 << 20, limit_bytes: 5 << 20 },
             &[sent(9, 10)],
         ),
         Exit { memory: oom, ..exit(How::Signal(9)) },
@@ -159,7 +159,7 @@ fn verdicts_follow_the_strongest_evidence() {
         Exit { survivors: vec![5], ..exit(How::Code(1)) },
     ];
     let lines: Vec<String> = cases.iter().map(|e| line(&judged(e, Some(85)))).collect();
-    let kernel = "kernel: the kernel killed 2 of its processes for exceeding the limit; highest use 999 bytes";
+    let kernel = "kernel: the kernel killed 2 of its processes for exceeding the limit; highest use 999.0 MiB";
     assert_eq!(
         lines,
         [
@@ -181,7 +181,7 @@ fn verdicts_follow_the_strongest_evidence() {
              exit: ended by SIGTERM"
                 .into(),
             "137 Some(9) oom | used more memory than its limit | journal: we sent SIGKILL after 0.0 s; \
-             node: 9 bytes were in use; the limit is 5; exit: ended by SIGKILL"
+             node: 9.0 MiB were in use; the limit is 5.0 MiB; exit: ended by SIGKILL"
                 .into(),
             format!("137 Some(9) oom | used more memory than its limit | {kernel}; exit: ended by SIGKILL"),
             format!("137 None oom | used more memory than its limit | {kernel}; exit: exit code 137"),

@@ -211,7 +211,7 @@ pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
             );
             found.evidence.push(evidence(
                 EvidenceSource::Node,
-                format!("{used_bytes} bytes were in use; the limit is {limit_bytes}"),
+                format!("{} were in use; the limit is {}", mib(*used_bytes), mib(*limit_bytes)),
             ));
         }
         // The job says that it copes with it, so it is no failure; but people should see it.
@@ -235,7 +235,7 @@ pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
             let peak = exit
                 .memory
                 .and_then(|m| m.peak_bytes)
-                .map(|b| format!("; highest use {b} bytes"))
+                .map(|b| format!("; highest use {}", mib(b)))
                 .unwrap_or_default();
             let text = format!(
                 "the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}"
@@ -316,4 +316,8 @@ pub fn peak_memory(exit: &Exit) -> Option<u64> {
         }
     });
     Some(exit.peak_memory_bytes.max(kernel.unwrap_or(0))).filter(|peak| *peak > 0)
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1u64 << 20) as f64)
 }

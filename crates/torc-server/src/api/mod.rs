@@ -40,6 +40,9 @@ mod openapi;
 pub mod page;
 mod page_access;
 pub mod page_files;
+#[cfg(test)]
+mod page_modules;
+#[cfg(test)]
 mod page_squeeze;
 mod pages;
 mod pool;

@@ -4,7 +4,7 @@
 //! finds out by itself what to show. The page works below any path prefix that a proxy puts in
 //! front.
 
-use super::page_files::{Asset, FILES, asset};
+use super::page_files::{Asset, SHELL, asset};
 use super::{App, guard};
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -91,8 +91,8 @@ fn file_answer(head: &Parts, asset: &'static Asset) -> Response {
     let is_small = accepts_deflate(head);
     let mut answer = match (is_known, is_small) {
         (true, _) => StatusCode::NOT_MODIFIED.into_response(),
-        (false, true) => Response::new(Body::from(asset.deflated.as_slice())),
-        (false, false) => Response::new(Body::from(asset.text.as_str())),
+        (false, true) => Response::new(Body::from(asset.deflated)),
+        (false, false) => Response::new(Body::from(asset.text())),
     };
     let headers = answer.headers_mut();
     if is_small && !is_known {
@@ -119,7 +119,7 @@ fn accepts_deflate(head: &Parts) -> bool {
 /// The shell, with links that lead to its files from however deep an address.
 fn shell(place: &str) -> Response {
     let up = "../".repeat(place.matches('/').count());
-    let text = FILES[0].1.replace("%UP%", &up);
+    let text = SHELL.replace("%UP%", &up);
     let mut answer = Response::new(Body::from(text));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -223,7 +223,7 @@ impl Run {
              <script type=\"text/plain\" id=\"torc-timeline\">{bars}</script>\n\
              <script>{script}</script>\n</body></html>\n",
             title = escape(&title),
-            style = page_files::file("style.css"),
+            style = page_files::text(page_files::STYLE),
             linked = in_script(&linked.to_string()),
             summary = self.summary(),
             version = env!("CARGO_PKG_VERSION"),
@@ -377,7 +377,7 @@ fn packed(bytes: &[u8]) -> String {
 
 /// The modules of the page as one script, behind the data that stand in for a server.
 fn script() -> String {
-    let (data, modules) = (page_files::REPORT_SCRIPT, page_files::modules());
+    let (data, modules) = (page_files::REPORT_SCRIPT, page_files::text(page_files::BUNDLE));
     let all =
         format!("(async()=>{{\"use strict\";\n{data}\nawait openReport();\n{{{modules}}}}})();\n");
     // An element ends with the first `</script`, wherever it stands.

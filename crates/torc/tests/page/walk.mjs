@@ -302,6 +302,17 @@ const jobs = {
     await tabs[1].waitForTimeout(100);
     step("change back");
     for (const [i, tab] of tabs.slice(1).entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("2 canceled"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 2} tells of nothing when the first is closed`));
+    // Tabs that are not seen ask for nothing; one that is seen again tells what has changed.
+    const rest = tabs.slice(1);
+    const hide = (hidden) => Promise.all(rest.map((tab) => tab.evaluate((is) => { Object.defineProperty(document, "hidden", { value: is, configurable: true }); document.dispatchEvent(new Event("visibilitychange")); }, hidden)));
+    await hide(true);
+    let asked = 0;
+    context.on("request", () => { asked++; });
+    step("change");
+    await rest[0].waitForTimeout(6000);
+    if (asked) wrong(`hidden tabs asked ${asked} times`);
+    await hide(false);
+    for (const [i, tab] of rest.entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("ready"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 2} tells of nothing when it is seen again`));
     const other = await open(await browser.newContext());
     task.tolerate = true;
     await other.goto(task.link);
