@@ -4,7 +4,7 @@
 use crate::history::{Answer, Created, Heard, History, Retries};
 use crate::plan::Rng;
 use crate::receiver::{SECRET, now};
-use crate::workload::{BAD_ITEM, LIMITS, MAP, Planned};
+use crate::workload::{BAD_ITEM, DEAD_ITEM, DEAD_KEY, LIMITS, MAP, Planned};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -225,6 +225,12 @@ impl Watcher {
                 self.retry_item(&mut created).await;
                 continue;
             }
+            let dead = jobs.iter().find(|job| job.name == DEAD_ITEM);
+            if dead.is_some_and(|dead| dead.status == JobStatus::Failed) {
+                self.drop_item(&created).await;
+                continue;
+            }
+            let is_dropped = dead.is_some_and(|dead| dead.status == JobStatus::Disabled);
             let is_repaired = bad.is_some_and(|bad| bad.status == JobStatus::Completed);
             let complete = self.client.is_complete(id).await;
             let actions = self.client.list_actions(id).await;
@@ -236,6 +242,7 @@ impl Watcher {
                 && view.is_complete
                 && retried
                 && is_repaired
+                && is_dropped
                 && !actions.items.iter().any(is_open)
                 && self.finish(&mut created).await
             {
@@ -300,7 +307,7 @@ impl Watcher {
         if let Err(error) = std::fs::write(dir.join(created.id.to_string()), "") {
             self.history.wrong.push(format!("the harness cannot repair an item: {error}"));
         }
-        let request = ItemsRequest { job: MAP.into(), keys: Vec::new(), filter: None, item: None };
+        let request = items_request(BAD_ITEM.trim_start_matches("each/"));
         let call = || self.client.retry_items(WorkflowId(created.id), &request);
         let (first, second) = tokio::join!(call(), call());
         for answer in [first, second] {
@@ -312,6 +319,27 @@ impl Watcher {
                 Some(Err(error)) => self.history.wrong.push(format!("retry of items: {error}")),
                 None => created.item_retries.unknown += 1,
             }
+        }
+    }
+
+    /// Two people take the item that always fails out of the count. Called until it is no longer failed.
+    async fn drop_item(&mut self, created: &Created) {
+        let request = items_request(DEAD_KEY);
+        let call = || self.client.drop_items(WorkflowId(created.id), &request);
+        let (first, second) = tokio::join!(call(), call());
+        let mut dropped = 0;
+        for answer in [first, second] {
+            match self.note("drop of items", answer) {
+                Some(Ok(page)) => dropped += page.items.len(),
+                // The other one was first.
+                Some(Err(error))
+                    if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
+                Some(Err(error)) => self.history.wrong.push(format!("drop of items: {error}")),
+                None => {}
+            }
+        }
+        if dropped > 1 {
+            self.history.wrong.push(format!("an item was dropped {dropped} times"));
         }
     }
 
@@ -333,4 +361,8 @@ impl Watcher {
         (created.jobs, created.attempts) = (jobs, attempts);
         true
     }
+}
+
+fn items_request(key: &str) -> ItemsRequest {
+    ItemsRequest { job: MAP.into(), keys: vec![key.into()], filter: None, item: None }
 }

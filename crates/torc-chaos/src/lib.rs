@@ -13,6 +13,7 @@
 //! gives the same plan: the same workflows, the same victims and failpoints in the same order, the
 //! same pauses.
 
+mod calls;
 mod campaign;
 mod client;
 mod clocks;
@@ -28,6 +29,7 @@ mod preload;
 mod receiver;
 mod report;
 mod sabotage;
+mod space;
 mod witness;
 mod workload;
 mod world;

@@ -6,6 +6,7 @@
 //! answer without such a place was never true, or came from a state that was taken back.
 
 use crate::history::{Answer, Created, Heard};
+use crate::workload::BAD_ITEM;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
@@ -98,6 +99,11 @@ impl State {
             EventKind::JobCanceled => JobStatus::Canceled,
             EventKind::JobTerminated => JobStatus::Terminated,
             EventKind::JobPendingFailed => JobStatus::PendingFailed,
+            EventKind::ItemDropped => {
+                // What its map had canceled waits for the map again, as for an item that runs again.
+                self.reopen_below(BAD_ITEM, created);
+                JobStatus::Disabled
+            }
             EventKind::JobRetried | EventKind::JobStarted => {
                 self.ended.remove(name);
                 self.reopen_below(name, created);

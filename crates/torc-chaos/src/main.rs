@@ -47,7 +47,7 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 
-    /// Worlds at the same time [default: as many as there are cores]
+    /// Worlds at the same time [default: four for each core: most of a world's time is waiting]
     #[arg(long)]
     worlds: Option<usize>,
 
@@ -146,7 +146,7 @@ fn main() -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let resumed = args.resume.then(|| PathBuf::from("torc-chaos.jsonl"));
     let campaign = torc_chaos::Campaign {
-        worlds: args.worlds.unwrap_or(cores),
+        worlds: args.worlds.unwrap_or(4 * cores),
         time: args.hours.map(|hours| Duration::from_secs_f64(hours.max(0.0) * 3600.0)),
         journal: args.journal.or(resumed),
         resumes: args.resume,

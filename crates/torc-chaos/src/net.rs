@@ -1,6 +1,7 @@
 //! A wire between a runner and the server that can be cut, slowed down, made deaf in one direction,
 //! made to repeat what it carries, or torn in the middle of an answer.
 
+use crate::space::Space;
 use socket2::SockRef;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -57,23 +58,33 @@ enum Direction {
     Answers,
 }
 
+/// Longer than the lease, and than the shortest deadline after which a runner is given up.
+pub const LONG: Duration = Duration::from_secs(65);
+
+#[derive(Clone, Copy)]
+struct Now {
+    trouble: Trouble,
+    until: Instant,
+    is_long: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// What is wrong, and until when.
-    trouble: Mutex<Option<(Trouble, Instant)>>,
+    trouble: Mutex<Option<Now>>,
     changed: Condvar,
 }
 
 impl State {
     fn now(&self) -> Option<Trouble> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.filter(|(_, until)| Instant::now() < *until).map(|(trouble, _)| trouble)
+        trouble.filter(|now| Instant::now() < now.until).map(|now| now.trouble)
     }
 
     /// Waits until nothing is held back any more.
     fn pass(&self) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((Trouble::Partition, until)) = *trouble {
+        while let Some(Now { trouble: Trouble::Partition, until, .. }) = *trouble {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -81,6 +92,21 @@ impl State {
             let waited = self.changed.wait_timeout(trouble, left);
             trouble = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its network.
+    pub space: Space,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Server {
+    fn connect(&self) -> io::Result<TcpStream> {
+        self.space.inside(|| TcpStream::connect(("127.0.0.1", self.port)))
     }
 }
 
@@ -92,27 +118,39 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Leads to a port of this machine, until the process ends.
-    pub fn start(server: u16) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// Leads from one network to a port of the server's, until the process ends.
+    pub fn start(from: &Space, server: Server) -> io::Result<Self> {
+        let listener = from.inside(|| TcpListener::bind("127.0.0.1:0"))?;
         let port = listener.local_addr()?.port();
         let state = Arc::new(State::default());
         let ours = state.clone();
         std::thread::Builder::new().name("wire".into()).spawn(move || {
             for runner in listener.incoming().flatten() {
-                let state = ours.clone();
+                let (state, server) = (ours.clone(), server.clone());
                 // A connection that breaks is what this is for.
-                std::thread::spawn(move || connect(runner, server, &state));
+                std::thread::spawn(move || connect(runner, &server, &state));
             }
         })?;
         Ok(Self { port, state })
     }
 
-    /// Something is wrong with it for a while.
-    pub fn trouble(&self, trouble: Trouble, lasts: Duration) {
-        *self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((trouble, Instant::now() + lasts));
+    /// Something is wrong with it for a while. False when something is wrong already that lasts longer
+    /// than every lease: that goes on.
+    pub fn trouble(&self, trouble: Trouble, lasts: Duration) -> bool {
+        let mut now = self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.is_some_and(|now| now.is_long && Instant::now() < now.until) {
+            return false;
+        }
+        *now = Some(Now { trouble, until: Instant::now() + lasts, is_long: lasts >= LONG });
+        drop(now);
         self.state.changed.notify_all();
+        true
+    }
+
+    /// Something is wrong with it that lasts longer than every lease.
+    pub fn has_long_trouble(&self) -> bool {
+        let now = self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        now.is_some_and(|now| now.is_long && Instant::now() < now.until)
     }
 
     /// It is whole again.
@@ -122,13 +160,13 @@ impl Wire {
     }
 }
 
-fn connect(runner: TcpStream, server: u16, state: &Arc<State>) -> io::Result<()> {
+fn connect(runner: TcpStream, server: &Server, state: &Arc<State>) -> io::Result<()> {
     state.pass();
-    let to_server = TcpStream::connect(("127.0.0.1", server))?;
+    let to_server = server.connect()?;
     let (answers, to_runner) = (to_server.try_clone()?, runner.try_clone()?);
-    let theirs = state.clone();
+    let (theirs, again) = (state.clone(), server.clone());
     let back = std::thread::spawn(move || {
-        let _ = pump(answers, to_runner, Direction::Answers, server, &theirs);
+        let _ = pump(answers, to_runner, Direction::Answers, &again, &theirs);
     });
     let result = pump(runner, to_server, Direction::Requests, server, state);
     let _ = back.join();
@@ -139,7 +177,7 @@ fn pump(
     mut from: TcpStream,
     mut to: TcpStream,
     direction: Direction,
-    server: u16,
+    server: &Server,
     state: &State,
 ) -> io::Result<()> {
     let mut buffer = [0; 16 << 10];
@@ -175,8 +213,8 @@ fn pump(
 }
 
 /// A second connection whose answers are thrown away.
-fn second(server: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(("127.0.0.1", server))?;
+fn second(server: &Server) -> io::Result<TcpStream> {
+    let stream = server.connect()?;
     let mut answers = stream.try_clone()?;
     std::thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
     Ok(stream)
@@ -229,7 +267,8 @@ mod tests {
     fn each_trouble_does_what_its_name_says() {
         let long = Duration::from_secs(60);
         let (port, heard) = server();
-        let wire = Wire::start(port).unwrap();
+        let here = Space::default();
+        let wire = Wire::start(&here, Server { space: here.clone(), port }).unwrap();
         let count = || *heard.lock().unwrap();
         assert_eq!(ask(&wire).unwrap(), b"12");
         assert_eq!(count(), 1);
@@ -257,5 +296,8 @@ mod tests {
         wire.trouble(Trouble::Partition, long);
         wire.mend();
         assert_eq!(ask(&wire).unwrap(), b"12");
+        assert!(wire.trouble(Trouble::Partition, LONG) && wire.has_long_trouble());
+        assert!(!wire.trouble(Trouble::Delay, lasts), "what lasts longest is not cut short");
+        assert_eq!(wire.state.now(), Some(Trouble::Partition));
     }
 }

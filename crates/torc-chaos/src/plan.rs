@@ -49,6 +49,8 @@ pub enum Victim {
     Guard(usize),
     /// The leader of a job.
     Job,
+    /// The client of Python, where there is one.
+    Client,
     /// Everything but the jobs at the same time.
     All,
 }
@@ -126,6 +128,11 @@ impl Faults {
             Self::Network => "network",
             Self::Clocks => "clocks",
         }
+    }
+
+    /// Every second world of each kind has a pool runner, and calls of Python.
+    pub fn has_pool(seed: u64) -> bool {
+        (seed / 8) % 2 == 1
     }
 
     /// Processes may die at failpoints.
@@ -217,7 +224,8 @@ impl Plan {
                 What::Kill(Victim::RunnerAndGuard(runner))
             }
             (Faults::Runners, _) | (Faults::Mixed, 65..70) => What::Kill(Victim::Guard(runner)),
-            (Faults::Jobs, _) | (Faults::Mixed, 70..93) => What::Kill(Victim::Job),
+            (Faults::Mixed, 70..73) => What::Kill(Victim::Client),
+            (Faults::Jobs, _) | (Faults::Mixed, 73..93) => What::Kill(Victim::Job),
             (Faults::Mixed, _) => What::Kill(Victim::All),
         };
         Fault { after, what, pick: self.kills.below(u64::from(u32::MAX)) }

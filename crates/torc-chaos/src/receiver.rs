@@ -1,5 +1,6 @@
 //! Receives webhooks and writes down what arrived, before it answers.
 
+use crate::space::Space;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -45,9 +46,9 @@ pub fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Listens until the process ends. Answers where.
-pub fn start() -> io::Result<(String, Log)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+/// Listens in the server's network until the process ends. Answers where.
+pub fn start(space: &Space) -> io::Result<(String, Log)> {
+    let listener = space.inside(|| TcpListener::bind("127.0.0.1:0"))?;
     let url = format!("http://{}/hook", listener.local_addr()?);
     let log = Log::default();
     let ours = log.clone();

@@ -32,6 +32,12 @@ pub struct Report {
     pub violations: Vec<String>,
     /// Answers that were given their place in the order of committed changes.
     pub answers: u64,
+    /// Troubles of the network that lasted longer than every lease.
+    #[serde(default)]
+    pub long_troubles: u64,
+    /// Calls of Python that came to their end.
+    #[serde(default)]
+    pub calls: u64,
     /// How long it all took.
     pub took: Duration,
     /// The figures of each kind of fault.
@@ -95,6 +101,8 @@ impl Report {
         self.unacknowledged_work_lost += other.unacknowledged_work_lost;
         self.violations.extend(other.violations);
         self.answers += other.answers;
+        self.calls += other.calls;
+        self.long_troubles += other.long_troubles;
         self.took += other.took;
         for (name, kind) in other.kinds {
             let sum = self.kinds.entry(name).or_default();
@@ -114,7 +122,7 @@ impl fmt::Display for Report {
             f,
             "{} kills ({} at failpoints), {} violations, {:.1} s of acknowledged work lost; {} workflows, {} starts, \
              {} attempts lost and tried again, {} scripts, {} webhooks, {} requests without an answer, {} answers in order, \
-             {:.1} s of other work lost, {:.0} s",
+             {} calls of Python, {} troubles longer than every lease, {:.1} s of other work lost, {:.0} s",
             self.kills(),
             self.failpoint_kills(),
             self.violations.len(),
@@ -126,6 +134,8 @@ impl fmt::Display for Report {
             self.deliveries,
             self.unanswered,
             self.answers,
+            self.calls,
+            self.long_troubles,
             self.unacknowledged_work_lost.as_secs_f64(),
             self.took.as_secs_f64(),
         )

@@ -5,10 +5,14 @@ use serde_json::{Value, json};
 
 /// More tries than a world has kills: no budget may run out.
 const MANY: u64 = 100_000;
-/// Keys of the items of the map; the last one fails until it is retried.
+/// Keys of the items of the map that count: one fails until its script has run, one until it is retried.
 pub const ITEMS: &[&str] = &["alpha", "beta", "gamma", "delta", "flaky", "bad"];
 /// The item that a client retries.
 pub const BAD_ITEM: &str = "each/bad";
+/// The key of an item that always fails, which a client drops.
+pub const DEAD_KEY: &str = "dead";
+/// That item.
+pub const DEAD_ITEM: &str = "each/dead";
 /// The map.
 pub const MAP: &str = "each";
 /// Named limits and how many may be in use at once.
@@ -237,7 +241,10 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
     let (limit, max) = LIMITS[1];
     let what = format!("item 0.{:03} {limit} {max}", rng.below(150) + 10);
     let each = json!({
-        "map": {"items": {"command": format!("bash witness.sh items {}", ITEMS.join(" "))}, "tolerate": 0},
+        "map": {
+            "items": {"command": format!("bash witness.sh items {} {DEAD_KEY}", ITEMS.join(" "))},
+            "tolerate": 0,
+        },
         "steps": [{"shell": format!("bash witness.sh {what}")}],
         "uses": [limit],
     });
@@ -246,6 +253,7 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
     for item in &items {
         draft.expect(item, Shape::Plain, "completed", &[MAP.into()]);
     }
+    draft.expect(DEAD_ITEM, Shape::Plain, "disabled", &[MAP.into()]);
     let sum = json!({
         "reduce": MAP,
         "steps": [{"shell": "bash witness.sh reduce \"${map.successful}\" \"${map.total}\""}],
@@ -354,6 +362,7 @@ case "$what" in
         case "$TORC_JOB_NAME" in
             */flaky) [ "$(grep -c '^end .* 10$' "$job.log")" -ge 1 ] || code=10 ;;
             */bad) [ -e "repaired/$TORC_WORKFLOW_ID" ] || code=4 ;;
+            */dead) code=4 ;;
         esac ;;
     reduce) say reduced $(($2 * 1000 + $3)) ;;
     step)

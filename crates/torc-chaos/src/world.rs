@@ -4,13 +4,14 @@ use crate::client::{self, Shared, Watcher};
 use crate::clocks::{self, Clocks, Shift};
 use crate::history::History;
 use crate::live::{Witness, witnesses};
-use crate::net::Wire;
+use crate::net::{self, Wire};
 use crate::oracle;
 use crate::plan::{Fault, Faults, Plan, RUNNERS, Victim, What};
 use crate::receiver::{self, Log};
 use crate::report::Report;
+use crate::space::Space;
 use crate::workload::{HIDDEN_WITNESS, WITNESS, grown};
-use crate::{Options, kinds, witness};
+use crate::{Options, calls, kinds, witness};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -35,10 +36,10 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     let begin = Instant::now();
     let dir =
         tempfile::Builder::new().prefix(&format!("torc-chaos-{seed}-")).tempdir_in(&options.dir)?;
-    let (hook, log) = receiver::start()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut world = World::new(options, dir.path(), seed)?;
+    let (hook, log) = receiver::start(&world.server_space)?;
     world.start_server(false)?;
     let client = world.client()?;
     runtime.block_on(client::prepare(&client, &hook)).map_err(io::Error::other)?;
@@ -62,6 +63,7 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     };
     world.torment(&shared, kills)?;
     shared.draining.store(true, Ordering::SeqCst);
+    calls::finish(dir.path())?;
     let ended = world.settle(&shared, options.patience)?;
     shared.abort.store(true, Ordering::SeqCst);
     let mut history = runtime.block_on(watching).map_err(io::Error::other)?;
@@ -82,6 +84,9 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     world.stop();
     let mut report = std::mem::take(&mut world.report);
     let judged = judge(dir.path(), &history, &log, ended, &mut report);
+    let (calls, problems) = calls::judge(dir.path())?;
+    report.calls = calls;
+    report.violations.extend(problems.into_iter().filter(|_| ended));
     if let Some(mut rogues) = rogues {
         rogues.end(dir.path());
     }
@@ -129,8 +134,20 @@ struct World<'a> {
     faults: Faults,
     plan: Plan,
     port: u16,
+    /// The server's network, and those of the runners: the harness's own unless the network fails.
+    server_space: Space,
+    runner_spaces: Vec<Space>,
     /// Between each runner and the server, where the network fails.
     wires: Vec<Wire>,
+    /// From the client to the server, where that is in a network of its own. It does not fail.
+    own_wire: Option<Wire>,
+    /// The last runner is one of a pool.
+    has_pool: bool,
+    /// The interpreter, where calls of Python are part of the world.
+    python: Option<PathBuf>,
+    calls: Option<Child>,
+    /// The client of Python has come to its end.
+    calls_done: bool,
     /// Where clocks are set.
     clocks: Option<Clocks>,
     server: Option<Process>,
@@ -154,12 +171,24 @@ impl<'a> World<'a> {
         // A port that is free now; the server keeps it over its deaths, as one with a configured port
         // would.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let is_apart = faults == Faults::Network && rustix::process::geteuid().is_root();
+        let space = || if is_apart { Space::new() } else { Ok(Space::default()) };
+        let server_space = space()?;
+        let runner_spaces = (0..RUNNERS).map(|_| space()).collect::<io::Result<Vec<_>>>()?;
+        let server = net::Server { space: server_space.clone(), port };
         let wires = match faults {
             Faults::Network => {
-                (0..RUNNERS).map(|_| Wire::start(port)).collect::<io::Result<_>>()?
+                let wire = |space| Wire::start(space, server.clone());
+                runner_spaces.iter().map(wire).collect::<io::Result<_>>()?
             }
             _ => Vec::new(),
         };
+        let own_wire = match is_apart {
+            true => Some(Wire::start(&Space::default(), server)?),
+            false => None,
+        };
+        let has_pool = Faults::has_pool(seed) && options.sabotage.is_none();
+        let python = if has_pool { calls::prepare(&dir.canonicalize()?)? } else { None };
         let clocks = match faults {
             Faults::Clocks => Some(Clocks::new(dir, RUNNERS)?),
             _ => None,
@@ -170,7 +199,14 @@ impl<'a> World<'a> {
             faults,
             plan: Plan::new(seed, faults, options.long_faults),
             port,
+            server_space,
+            runner_spaces,
             wires,
+            own_wire,
+            has_pool,
+            calls: None,
+            calls_done: python.is_none(),
+            python,
             clocks,
             server: None,
             server_due: now,
@@ -218,15 +254,17 @@ impl<'a> World<'a> {
     fn start_server(&mut self, armed: bool) -> io::Result<()> {
         let point = if armed { self.plan.server_point() } else { None };
         let port = self.port.to_string();
-        let child = self
-            .command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?
-            .spawn()?;
+        let mut command =
+            self.command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?;
+        let child = self.server_space.spawn(&mut command)?;
         self.server = Some(Process { child, point, since: Instant::now() });
         Ok(())
     }
 
     fn start_runner(&mut self, slot: usize, workflow: i64, armed: bool) -> io::Result<()> {
-        let point = if armed { self.plan.runner_point() } else { None };
+        let is_pool = self.is_pool(slot);
+        // The runners that it starts would inherit it, each of them.
+        let point = if armed && !is_pool { self.plan.runner_point() } else { None };
         let port = self.wires.get(slot).map_or(self.port, |wire| wire.port);
         let (url, workflow) = (format!("http://127.0.0.1:{port}"), workflow.to_string());
         let name = format!("runner{slot}");
@@ -236,7 +274,7 @@ impl<'a> World<'a> {
             "--token-file",
             ".torc/token",
             "runner",
-            &workflow,
+            if is_pool { "--any" } else { &workflow },
             // Jobs that wait need no CPU: the more run at once, the more a kill hits.
             "-j",
             "5",
@@ -245,7 +283,8 @@ impl<'a> World<'a> {
             "--memory",
             "64g",
         ];
-        let child = self.command(&name, &args, point.as_deref())?.spawn()?;
+        let mut command = self.command(&name, &args, point.as_deref())?;
+        let child = self.runner_spaces[slot].spawn(&mut command)?;
         self.runners[slot] = Some(Process { child, point, since: Instant::now() });
         Ok(())
     }
@@ -257,7 +296,8 @@ impl<'a> World<'a> {
             let token = fs::read_to_string(self.dir.join(".torc/token")).unwrap_or_default();
             let is_there = self.dir.join(".torc/server.json").exists();
             if !token.trim().is_empty() && is_there {
-                return Client::new(&format!("http://127.0.0.1:{}", self.port), &token)
+                let port = self.own_wire.as_ref().map_or(self.port, |wire| wire.port);
+                return Client::new(&format!("http://127.0.0.1:{port}"), &token)
                     .map_err(io::Error::other);
             }
             if Instant::now() > deadline {
@@ -282,7 +322,8 @@ impl<'a> World<'a> {
     /// The doctor looks at what is left, as a user would.
     fn examine(&mut self) -> io::Result<()> {
         let mut doctor = self.command("doctor", &["server", "doctor"], None)?;
-        let found = doctor.stdout(Stdio::piped()).output()?;
+        let doctor = doctor.stdout(Stdio::piped());
+        let found = self.server_space.inside(|| doctor.output())?;
         if !found.status.success() {
             let text = String::from_utf8_lossy(&found.stdout).into_owned();
             self.report.violations.push(format!("the doctor found: {text}"));
@@ -306,6 +347,11 @@ impl<'a> World<'a> {
             }
             std::thread::sleep(TICK);
         }
+        // What lasts longer than every lease is not cut short by the end of the faults.
+        while self.wires.iter().any(Wire::has_long_trouble) {
+            self.tend(shared, false)?;
+            std::thread::sleep(TICK);
+        }
         Ok(())
     }
 
@@ -321,10 +367,13 @@ impl<'a> World<'a> {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             self.tend(shared, false)?;
-            if shared.done.load(Ordering::SeqCst) {
+            if shared.done.load(Ordering::SeqCst) && self.calls_done {
                 return Ok(true);
             }
             std::thread::sleep(TICK);
+        }
+        if !self.calls_done {
+            self.report.violations.push("calls of Python have not ended".into());
         }
         Ok(false)
     }
@@ -375,11 +424,46 @@ impl<'a> World<'a> {
                 }
             }
         }
-        let Some(workflow) = shared.current() else { return Ok(()) };
+        self.tend_calls()?;
+        let workflow = shared.current();
         for slot in 0..self.runners.len() {
             if self.runners[slot].is_none() && Instant::now() >= self.runners_due[slot] {
-                self.start_runner(slot, workflow, armed)?;
+                match workflow {
+                    Some(workflow) => self.start_runner(slot, workflow, armed)?,
+                    // It serves what calls of Python have made, too.
+                    None if self.is_pool(slot) => self.start_runner(slot, 0, armed)?,
+                    None => {}
+                }
             }
+        }
+        Ok(())
+    }
+
+    fn is_pool(&self, slot: usize) -> bool {
+        self.has_pool && slot == RUNNERS - 1
+    }
+
+    /// Starts the client of Python again when it was killed.
+    fn tend_calls(&mut self) -> io::Result<()> {
+        if let Some(client) = &mut self.calls
+            && let Some(status) = client.try_wait()?
+        {
+            self.calls = None;
+            if status.signal() != Some(9) {
+                self.calls_done = true;
+                if !status.success() {
+                    let text = format!("the client of Python ended with {status}: see calls.err");
+                    self.report.violations.push(text);
+                }
+            }
+        }
+        let Some(python) = self.python.as_ref().filter(|_| !self.calls_done) else { return Ok(()) };
+        if self.calls.is_none() && self.server.is_some() {
+            let err = self.dir.join("calls.err");
+            let log = OpenOptions::new().create(true).append(true).open(err)?;
+            let mut client = calls::client(python, &self.options.torc, &self.dir.canonicalize()?);
+            client.env("HOME", &self.dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+            self.calls = Some(self.server_space.spawn(&mut client)?);
         }
         Ok(())
     }
@@ -393,8 +477,12 @@ impl<'a> World<'a> {
         match fault.what {
             What::Kill(victim) => self.kill(victim, fault.pick),
             What::Wire { runner, trouble, lasts } => {
-                self.wires[runner].trouble(trouble, lasts);
-                self.killed(trouble.name());
+                if self.wires[runner].trouble(trouble, lasts) {
+                    self.killed(trouble.name());
+                    if lasts >= net::LONG {
+                        self.report.long_troubles += 1;
+                    }
+                }
             }
             What::Clock(shift) => self.set_clocks(shift)?,
         }
@@ -429,9 +517,18 @@ impl<'a> World<'a> {
         for victim in victims {
             let (name, is_done) = match victim {
                 Victim::Server => ("server", kill_armed(self.server.as_mut())),
+                Victim::Client => ("client of Python", self.calls.as_ref().map(kill).is_some()),
+                // The pool's runner, which may go on without the process that started it.
+                Victim::Runner(slot) if self.is_pool(slot) && pick.is_multiple_of(2) => {
+                    ("runner of a pool", self.runner_of_pool(slot).map(kill_pid).is_some())
+                }
+                Victim::Runner(slot) if self.is_pool(slot) => {
+                    ("pool", kill_armed(self.runners[slot].as_mut()))
+                }
                 Victim::Runner(slot) => ("runner", kill_armed(self.runners[slot].as_mut())),
                 Victim::RunnerAndGuard(slot) => {
                     let guard = self.guard(slot);
+                    self.runner_of_pool(slot).into_iter().for_each(kill_pid);
                     let is_done = kill_armed(self.runners[slot].as_mut());
                     guard.into_iter().for_each(kill_pid);
                     ("runner with its guard", is_done)
@@ -449,7 +546,32 @@ impl<'a> World<'a> {
     /// The process that ends a runner's jobs when the runner is killed: its child that is this same
     /// program.
     fn guard(&self, slot: usize) -> Option<i32> {
+        if self.is_pool(slot) {
+            return kinds::guard_of(self.runner_of_pool(slot)?.cast_unsigned());
+        }
         kinds::guard_of(self.runners[slot].as_ref()?.child.id())
+    }
+
+    /// One of the runners that the process of a pool started: its child that is this same program.
+    fn runner_of_pool(&self, slot: usize) -> Option<i32> {
+        let pool = self.runners[slot].as_ref().filter(|_| self.is_pool(slot))?;
+        kinds::guard_of(pool.child.id())
+    }
+
+    /// Kills what a pool has started, also before it was killed itself: these runners have no parent here.
+    fn end_runners_of_pools(&self) {
+        let Ok(dir) = self.dir.canonicalize() else { return };
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(pid) = pid.filter(|_| self.has_pool) else { continue };
+            let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == dir);
+            let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let is_runner =
+                words.split(|byte| *byte == 0).any(|word| word.starts_with(b"--pool-runner"));
+            if is_here && is_runner {
+                kill_pid(pid);
+            }
+        }
     }
 
     fn kill_job(&self, pick: u64) -> bool {
@@ -489,10 +611,15 @@ impl<'a> World<'a> {
 
     /// Ends what is left, the server in good order.
     fn stop(&mut self) {
+        if let Some(client) = &mut self.calls {
+            kill(client);
+            let _ = client.wait();
+        }
         for runner in self.runners.iter_mut().flatten() {
             kill(&runner.child);
             let _ = runner.child.wait();
         }
+        self.end_runners_of_pools();
         if let Some(server) = &mut self.server {
             if let Some(pid) = pid_of(&server.child) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -508,6 +635,11 @@ impl Drop for World<'_> {
             let _ = process.child.kill();
             let _ = process.child.wait();
         }
+        if let Some(client) = &mut self.calls {
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+        self.end_runners_of_pools();
     }
 }
 
