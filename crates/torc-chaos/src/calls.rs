@@ -61,13 +61,15 @@ got = [int(number) for word, number in known if word == "got"]
 # The last whole round is asked for again: all of it is stored.
 first = max(0, (max(got) // SIZE - 1)) if got else 0
 # What the last client had asked for must come to its end.
-asked = max([int(number) // SIZE for _, number in known], default=0)
+asked = max([int(number) for word, number in known if word == "round"], default=0)
 with torcflow.Executor("calls", backend="local") as executor:
     turn = first
     while True:
         is_last = os.path.exists("calls.last")
         missing = set(range(turn * SIZE, (turn + 1) * SIZE))
         tries = 0
+        # Before the first call can begin: the next client must know that these were asked for.
+        say("round", turn)
         while missing:
             tries += 1
             if tries > 200:
@@ -114,6 +116,11 @@ pub fn finish(dir: &Path) -> io::Result<()> {
     fs::write(dir.join(LAST), "")
 }
 
+/// How much has been said so far.
+pub fn volume(dir: &Path) -> u64 {
+    fs::metadata(dir.join(LOG)).map_or(0, |found| found.len())
+}
+
 /// What was violated, and how many calls came to their end.
 pub fn judge(dir: &Path) -> io::Result<(u64, Vec<String>)> {
     match fs::read_to_string(dir.join(LOG)) {
@@ -137,6 +144,9 @@ fn examine(text: &str) -> (u64, Vec<String>) {
             problems.push(format!("calls: unreadable line `{line}`"));
             continue;
         };
+        if word == "round" {
+            continue;
+        }
         let call = calls.entry(number).or_default();
         let problem = match word {
             "begin" => {
@@ -169,7 +179,7 @@ mod tests {
 
     #[test]
     fn calls_that_are_lost_repeated_forged_or_doubled_are_found() {
-        assert_eq!(examine("begin 1\nbegin 1\nend 1\ngot 1\ngot 1\n"), (1, vec![]));
+        assert_eq!(examine("round 0\nbegin 1\nbegin 1\nend 1\ngot 1\ngot 1\n"), (1, vec![]));
         let cases = [
             ("begin 1\nend 1\ngot 1\nbegin 1\n", "ran again"),
             ("begin 1\ngot 1\n", "did not happen"),

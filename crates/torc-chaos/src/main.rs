@@ -111,6 +111,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let dir = args.dir.unwrap_or_else(std::env::temp_dir);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if args.fence {
         let report = torc_chaos::fence(&torc, &dir, args.kills, tell);
         return conclude(report.map(|report| (report.to_string(), report.violations)));
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
             dir,
             seed: args.seed,
             cuts: args.cuts,
+            worlds: args.worlds.unwrap_or(cores),
             forget_flushes: args.forget_flushes,
             tell,
         });
@@ -143,7 +145,6 @@ fn main() -> ExitCode {
         sabotage: args.sabotage,
         tell,
     };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let resumed = args.resume.then(|| PathBuf::from("torc-chaos.jsonl"));
     let campaign = torc_chaos::Campaign {
         worlds: args.worlds.unwrap_or(4 * cores),

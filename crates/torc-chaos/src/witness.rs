@@ -92,6 +92,18 @@ pub fn read(dir: &Path) -> io::Result<Records> {
     Ok(records)
 }
 
+/// How much has been said so far, in bytes.
+pub fn volume(dir: &Path) -> io::Result<u64> {
+    let mut volume = 0;
+    let workflows = std::fs::read_dir(dir.join("witness"))?.flatten().map(|entry| entry.path());
+    for workflow in workflows.filter(|path| path.is_dir()) {
+        for file in std::fs::read_dir(workflow)?.flatten() {
+            volume += file.metadata().map_or(0, |found| found.len());
+        }
+    }
+    Ok(volume)
+}
+
 /// Reads what was put into place.
 pub fn read_published(dir: &Path) -> io::Result<Vec<Published>> {
     let mut published = Vec::new();

@@ -101,3 +101,13 @@ fn mutated_answers_of_slurm_break_nothing() {
 fn mutated_messages_of_runners_break_nothing() {
     pass("wire", None, question::wire);
 }
+
+#[test]
+fn searches_in_mutated_output_find_what_is_there() {
+    pass("search", None, question::search_log);
+}
+
+#[test]
+fn mutated_files_of_kept_results_break_nothing() {
+    pass("kept", None, question::kept_results);
+}

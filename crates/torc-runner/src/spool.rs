@@ -14,7 +14,7 @@ use torc_client::Client;
 use torc_model::api::{CompletionBatch, CompletionReport, ReportResult};
 use torc_model::files::{MAX_SPOOL_BYTES as MAX_BYTES, SPOOL as DIR, spool_file};
 use torc_model::ids::{RunnerId, WorkflowId};
-use torc_model::json::from_text;
+use torc_model::kept;
 
 /// Ending of the file that says that the owner of a spool has left.
 const LEFT: &str = "left";
@@ -221,15 +221,12 @@ fn find(dir: &Path) -> Vec<Abandoned> {
 }
 
 /// Results count as the word of a runner of this user, so no other user may have written them.
-fn read_kept(path: &Path) -> Option<String> {
-    match torc_fs::read(path, torc_fs::Trust::Private, MAX_BYTES) {
-        // A last line that was torn in the middle of a character spoils no other.
-        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) => {
+fn read_kept(path: &Path) -> Option<Vec<u8>> {
+    torc_fs::read(path, torc_fs::Trust::Private, MAX_BYTES)
+        .inspect_err(|error| {
             tracing::warn!(path = %path.display(), %error, "the results that a runner kept are left alone");
-            None
-        }
-    }
+        })
+        .ok()
 }
 
 /// The results of one runner; `None` for one that is alive on this host, which delivers its own.
@@ -237,15 +234,13 @@ fn read_spool(path: &Path) -> Option<Abandoned> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         return None;
     }
-    let text = read_kept(path)?;
-    let mut lines = text.lines();
-    let header: Header = from_text(lines.next()?).ok()?;
+    let file = read_kept(path)?;
+    let header: Header = kept::owner(&file)?;
     let is_gone = header.owner.is_dead() || path.with_extension(LEFT).exists();
     if !is_gone && header.owner.is_here() {
         return None;
     }
-    // The last line may be torn: its runner died while writing it, before anything relied on it.
-    let reports = lines.filter_map(|line| from_text(line).ok()).collect();
+    let reports = kept::reports(&file);
     let Header { runner_id, workflow_id, .. } = header;
     Some(Abandoned { path: path.into(), runner_id, workflow_id, is_gone, reports })
 }

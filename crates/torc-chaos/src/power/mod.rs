@@ -47,6 +47,8 @@ pub struct Options {
     pub seed: u64,
     /// How many power cuts to play at most.
     pub cuts: usize,
+    /// Runs that are recorded and cut side by side; each takes its share of the cuts.
+    pub worlds: usize,
     /// Overlook the flushes of files with this in their path, as if the program did not flush them: what is
     /// lost then must be found. `torc.db-wal` is what `synchronous=OFF` would do.
     pub forget_flushes: Option<String>,
@@ -71,6 +73,19 @@ pub struct Report {
     pub violations: Vec<String>,
     /// How long it took.
     pub took: Duration,
+}
+
+impl Report {
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.flushes += other.flushes;
+        for (sum, count) in self.cuts.iter_mut().zip(other.cuts) {
+            *sum += count;
+        }
+        self.ran_on += other.ran_on;
+        self.acknowledged += other.acknowledged;
+        self.violations.extend(other.violations);
+    }
 }
 
 impl fmt::Display for Report {
@@ -124,9 +139,30 @@ impl Promised {
     }
 }
 
-/// Records a run, and plays power cuts until there were enough. Stops at the first violation and
-/// leaves its directory.
+/// Records runs side by side, and plays power cuts until there were enough. A run stops at its first
+/// violation and leaves its directory.
 pub fn run(options: &Options) -> io::Result<Report> {
+    let begin = Instant::now();
+    let worlds = options.worlds.clamp(1, options.cuts.max(1));
+    let share = |world: usize| Options {
+        seed: options.seed + world as u64,
+        cuts: options.cuts / worlds + usize::from(world < options.cuts % worlds),
+        ..options.clone()
+    };
+    let reports = std::thread::scope(|scope| {
+        let play = |world| scope.spawn(move || run_one(&share(world)));
+        let running: Vec<_> = (0..worlds).map(play).collect();
+        let broke = || io::Error::other("a thread broke down");
+        let joined = running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(broke())));
+        joined.collect::<io::Result<Vec<Report>>>()
+    })?;
+    let mut total = Report::default();
+    reports.into_iter().for_each(|report| total.add(report));
+    total.took = begin.elapsed();
+    Ok(total)
+}
+
+fn run_one(options: &Options) -> io::Result<Report> {
     let begin = Instant::now();
     let dir = tempfile::Builder::new().prefix("torc-power-").tempdir_in(&options.dir)?;
     let (root, outside) = (dir.path().join("world"), dir.path().join("outside"));

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use torc_fs::Trust;
 use torc_model::api::CompletionReport;
-use torc_model::files;
+use torc_model::{files, kept};
 
 /// The results that a runner wrote down for a server that did not answer. A torn last line is
 /// passed over.
@@ -22,11 +22,7 @@ pub fn spooled(output_dir: &Path, key: &str) -> Vec<CompletionReport> {
             return Vec::new();
         }
     };
-    // The first line says whose they are.
-    text.split(|byte| *byte == b'\n')
-        .skip(1)
-        .filter_map(|line| serde_json::from_slice(line).ok())
-        .collect()
+    kept::reports(&text)
 }
 
 /// Removes the files by which a dead runner was known, and the tokens of its jobs. Runners that

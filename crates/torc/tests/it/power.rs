@@ -12,6 +12,7 @@ fn cut(cuts: usize, forget_flushes: Option<&str>) -> power::Report {
         dir: dir.path().into(),
         seed: 1,
         cuts,
+        worlds: 1,
         forget_flushes: forget_flushes.map(str::to_owned),
         tell: |line| eprintln!("{line}"),
     };
