@@ -572,15 +572,12 @@ impl Checker {
     /// What is remembered of verdicts is what came of them, followed here from row to row.
     pub fn check_memory(&self, durable: &Tables) -> Verdict {
         let mut memory: BTreeMap<String, Counts> = BTreeMap::new();
-        let is_newest = |at: usize, job: JobId| {
-            !durable.verdicts[at + 1..].iter().any(|later| later.job == job)
-        };
         for (at, verdict) in durable.verdicts.iter().enumerate() {
             if verdict.is_retry && verdict.state == ClassificationState::Applied {
                 // A retry that was dropped before it ran teaches nothing, written or not.
                 let teaches = |outcome: &RetryOutcome| *outcome != RetryOutcome::Canceled;
-                let came = outcome_of(verdict, durable).filter(teaches);
-                if came != verdict.outcome.filter(teaches) && is_newest(at, verdict.job) {
+                let came = outcome_of(at, durable).filter(teaches);
+                if came != verdict.outcome.filter(teaches) {
                     return Err(format!(
                         "memory: of verdict {at} on job {} came {came:?}, written is {:?}",
                         verdict.job, verdict.outcome
@@ -710,7 +707,8 @@ impl Checker {
 
 /// How the retry that a verdict asked for went, as the rows of attempts say: the first attempt after
 /// the failure that was not interrupted tells.
-fn outcome_of(verdict: &VerdictRow, durable: &Tables) -> Option<RetryOutcome> {
+fn outcome_of(at: usize, durable: &Tables) -> Option<RetryOutcome> {
+    let verdict = &durable.verdicts[at];
     let mut after = verdict.failed;
     loop {
         let next = durable.attempts.iter().find(|a| a.retry_of == Some(after))?;
@@ -720,6 +718,10 @@ fn outcome_of(verdict: &VerdictRow, durable: &Tables) -> Option<RetryOutcome> {
         let is_interrupted =
             next.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
         if is_interrupted {
+            // Another verdict may have been given on the interrupted attempt: it waits instead.
+            if durable.verdicts[at + 1..].iter().any(|later| later.failed == next.id) {
+                return verdict.outcome;
+            }
             after = next.id;
             continue;
         }

@@ -18,6 +18,8 @@ impl World {
         let status = row.jobs[index.at()].status;
         let run = row.run;
         let extras = self.scenario.has_extras;
+        let waits = |job: &crate::tables::JobColumns| job.status == JobStatus::PendingFailed;
+        let waiting = row.jobs.iter().position(waits).map(JobIx::new);
         let wish = match self.rng.below(if extras { 22 } else { 20 }) {
             0..=6 => {
                 let max = self.rng.pick(&[2, 5, 20]);
@@ -33,7 +35,8 @@ impl World {
                 Wish::Settle(at, self.rng.chance(500))
             }
             8 if self.rng.chance(200) => Wish::FromMemory,
-            7..=9 if status == JobStatus::PendingFailed => {
+            7..=9 if waiting.is_some() || status == JobStatus::PendingFailed => {
+                let index = waiting.unwrap_or(index);
                 let confidence = self.rng.chance(600).then(|| self.rng.below(100) as f64 / 100.0);
                 Wish::Verdict { index, retry: self.rng.chance(600), confidence }
             }

@@ -88,12 +88,10 @@ pub enum Sabotage {
     QuarantineIgnored,
     /// Attempts that a bad machine burnt are given back, and that is not written.
     RefundsNotWritten,
-    /// A restart forgets which retries verdicts asked for.
-    VerdictsForgottenAtBoot,
+    /// What a retry taught is not written.
+    LessonsNotWritten,
     /// A retry that was interrupted counts as one that failed.
     InterruptionsTeach,
-    /// The retries that an agent asked for are not counted.
-    AgentsUnbounded,
     /// Events of steps are written whenever they are told.
     StepsToldTwice,
     /// How many events of steps are known is not written.

@@ -316,6 +316,7 @@ impl Server {
             (Write::Change(_, Change::AttemptEnded(..)), Some(Sabotage::LossNotWritten)) => {
                 matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.ending.cause == Some(Cause::Lost))
             }
+            (Write::Memory(..), Some(Sabotage::LessonsNotWritten)) => true,
             (Write::Change(_, change), Some(sabotage)) if is_dropped(change, sabotage) => true,
             (
                 Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }),

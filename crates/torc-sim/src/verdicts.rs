@@ -21,9 +21,6 @@ impl Server {
     /// Retries that verdicts asked for and that have not told yet how they went.
     pub(crate) fn load_verdicts(&mut self) {
         self.judged.clear();
-        if self.sabotage == Some(Sabotage::VerdictsForgottenAtBoot) {
-            return;
-        }
         for (row, verdict) in self.working.verdicts.iter().enumerate() {
             let is_open = verdict.is_retry && verdict.outcome.is_none();
             if is_open && verdict.state == ClassificationState::Applied {
@@ -47,10 +44,7 @@ impl Server {
             let is_retry = v.is_retry && v.is_agents && v.state == ClassificationState::Applied;
             v.job == ended.job && v.awaited.run == ended.run && is_retry
         };
-        let agent_retries = match self.sabotage {
-            Some(Sabotage::AgentsUnbounded) => 0,
-            _ => self.working.verdicts.iter().filter(of_agent).count() as i64,
-        };
+        let agent_retries = self.working.verdicts.iter().filter(of_agent).count() as i64;
         let is_repeated = self.working.attempts.iter().filter(is_like).count() > 1;
         let standing = Standing { is_repeated, agent_retries, ..Standing::default() };
         let row = VerdictRow {
