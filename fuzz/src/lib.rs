@@ -1,7 +1,7 @@
 //! What must hold for every text, whoever wrote it: the fuzz targets and a test of `torc-spec` ask
 //! it of each input.
 
-use torc_spec::{Format, Severity, Source};
+use torc_spec::{Severity, Source, SpecFormat};
 
 /// Larger plans are right or wrong for the same reasons, and would only slow the search.
 const MAX_JOBS: usize = 2_000;
@@ -12,7 +12,7 @@ const MAX_MESSAGE: usize = 2_000;
 ///
 /// - an error without a place, or a message as long as the file;
 /// - a spec that reads back as another one from any of the four formats, or makes another plan.
-pub fn hold(bytes: &[u8], format: Format) {
+pub fn hold(bytes: &[u8], format: SpecFormat) {
     let parsed = match torc_spec::parse(&Source::new("input", bytes, format)) {
         Ok(parsed) => parsed,
         Err(errors) => {
@@ -33,7 +33,7 @@ pub fn hold(bytes: &[u8], format: Format) {
         let _ = (checked.analysis.to_text(), checked.analysis.graph.to_svg());
         let _ = (checked.analysis.graph.to_dot(), checked.analysis.graph.to_mermaid());
     }
-    for format in Format::ALL {
+    for format in SpecFormat::ALL {
         let text = spec.write(format);
         let again = torc_spec::parse(&Source::new("written", text.as_bytes(), format));
         let again = again

@@ -1,6 +1,6 @@
 //! Sends what waits to be sent, exactly once, and tells the server what became of it.
 
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -13,7 +13,7 @@ use torc_model::slurm::wire::{
     AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder,
     SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Phase, Verdict};
+use torc_model::slurm::{AllocationPhase, Verdict};
 use torc_model::status::AllocationStatus;
 
 /// A request that was taken may need a moment until the batch system shows it, and there is no way
@@ -40,7 +40,7 @@ pub struct Allocator<B> {
 
 /// What was sent, or not.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Sent {
+pub struct SentAllocation {
     /// The workflow.
     pub workflow_id: WorkflowId,
     /// Name in Slurm.
@@ -76,7 +76,10 @@ impl<B: BatchSystem> Allocator<B> {
     }
 
     /// Sends what waits, of one workflow or of all.
-    pub async fn submit_waiting(&self, workflow: Option<WorkflowId>) -> Result<Vec<Sent>, Error> {
+    pub async fn submit_waiting(
+        &self,
+        workflow: Option<WorkflowId>,
+    ) -> Result<Vec<SentAllocation>, Error> {
         let body = BeginSubmission {
             workflow_id: workflow.map(|id| id.0),
             submitter: self.submitter.clone(),
@@ -92,7 +95,7 @@ impl<B: BatchSystem> Allocator<B> {
                 outcome: outcome.clone(),
             };
             self.client.report_submission(&report).await?;
-            sent.push(Sent {
+            sent.push(SentAllocation {
                 workflow_id: order.workflow_id,
                 name: order.name,
                 count: order.count,
@@ -182,7 +185,7 @@ impl<B: BatchSystem> Allocator<B> {
         if let Some(jobs) = order.max_parallel_jobs {
             add("max-parallel-jobs", jobs.to_string());
         }
-        let submission = Submission {
+        let submission = ScriptInput {
             scheduler: &order.scheduler,
             defaults: &order.defaults,
             name: &order.name,
@@ -326,8 +329,9 @@ impl<B: BatchSystem> Allocator<B> {
         let known: Vec<Known> = unneeded.iter().map(known).collect();
         // When it does not answer they stay marked, and the next look tries again.
         let Ok(looks) = self.system.look(&known, now_ms()).await else { return Ok(Vec::new()) };
-        let waits =
-            |look: &Look| matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+        let waits = |look: &Look| {
+            matches!(look.verdict, Verdict::Alive { phase: AllocationPhase::Waiting, .. })
+        };
         let ids: Vec<String> = looks
             .into_iter()
             .zip(&known)

@@ -23,12 +23,12 @@ mod service;
 pub mod slurm;
 mod system;
 
-pub use allocator::{Allocator, Sent, Synced, local_ms, own_program};
+pub use allocator::{Allocator, SentAllocation, Synced, local_ms, own_program};
 pub use service::serve;
 pub use system::{System, VARIABLE as SYSTEM_VARIABLE};
 
 use std::path::Path;
-pub use torc_model::slurm::script::Submission;
+pub use torc_model::slurm::script::ScriptInput;
 pub use torc_model::slurm::squeue::Submitted;
 pub use torc_model::slurm::{Known, Look};
 
@@ -41,7 +41,7 @@ pub trait BatchSystem: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The script that asks for these allocations and starts the runner in them.
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String>;
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String>;
 
     /// Submits a script.
     fn submit(&self, script: &Path) -> impl Future<Output = Submitted> + Send;

@@ -1,23 +1,23 @@
 //! A batch system in memory, for tests: it gives out ids, keeps a queue, and loses answers when told
 //! to. It starts nothing.
 
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use torc_model::slurm::observe::VANISHED_AFTER_MS;
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::Cause;
 
 /// A batch system in memory. Clones share one queue.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
-    queue: Arc<Mutex<Queue>>,
+pub struct MemoryBatch {
+    queue: Arc<Mutex<BatchQueue>>,
     submitted: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BatchQueue {
     jobs: Vec<Job>,
     lost_answers: usize,
     is_unreachable: bool,
@@ -34,7 +34,7 @@ pub struct Job {
     pub verdict: Verdict,
 }
 
-impl Memory {
+impl MemoryBatch {
     /// The jobs that were submitted, in order; ended ones included.
     pub fn jobs(&self) -> Vec<Job> {
         self.queue().jobs.clone()
@@ -57,7 +57,7 @@ impl Memory {
 
     /// A job ends for this cause.
     pub fn end(&self, id: &str, cause: Cause) {
-        let ending = Ending {
+        let ending = AllocationEnding {
             state: "ENDED".into(),
             cause,
             text: "the job has ended".into(),
@@ -73,17 +73,17 @@ impl Memory {
         self.queue().jobs.retain(|job| job.id != id);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, BatchQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl BatchSystem for Memory {
+impl BatchSystem for MemoryBatch {
     fn name(&self) -> &'static str {
         "the batch system in memory"
     }
 
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String> {
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String> {
         Ok(submission.name.to_owned())
     }
 
@@ -94,7 +94,7 @@ impl BatchSystem for Memory {
         };
         let mut queue = self.queue();
         let id = (queue.jobs.len() + 1).to_string();
-        let verdict = Verdict::Alive { phase: Phase::Waiting, reason: None };
+        let verdict = Verdict::Alive { phase: AllocationPhase::Waiting, reason: None };
         queue.jobs.push(Job { id: id.clone(), name, verdict });
         self.submitted.notify_one();
         match queue.lost_answers.checked_sub(1) {
@@ -131,7 +131,7 @@ impl BatchSystem for Memory {
                     start: None,
                 },
                 None if vanished => Look {
-                    verdict: Verdict::Ended(Ending::vanished()),
+                    verdict: Verdict::Ended(AllocationEnding::vanished()),
                     slurm_job_id: None,
                     is_missing: true,
                     before: None,

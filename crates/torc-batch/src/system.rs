@@ -3,7 +3,7 @@
 use crate::gridengine::GridEngine;
 use crate::pbs::Pbs;
 use crate::slurm::{Slurm, all_profiles, derive_profile};
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::path::Path;
 use torc_model::slurm::profile::Profile;
 
@@ -68,7 +68,7 @@ impl BatchSystem for System {
         }
     }
 
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String> {
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String> {
         match self {
             Self::Slurm(system) => system.script(submission),
             Self::GridEngine(system) => system.script(submission),

@@ -3,19 +3,19 @@
 
 use serde_json::json;
 use std::time::Duration;
-use torc_batch::memory::{Job, Memory};
+use torc_batch::memory::{Job, MemoryBatch};
 use torc_batch::{Allocator, serve};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowCreated;
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes, SubmissionOutcome};
-use torc_model::slurm::{Phase, Verdict};
+use torc_model::slurm::{AllocationPhase, Verdict};
 use torc_model::status::{AllocationStatus, Cause};
 use torc_server::{Options, RunningServer, Server};
 
 struct World {
     server: RunningServer,
     client: Client,
-    batch: Memory,
+    batch: MemoryBatch,
     dir: tempfile::TempDir,
 }
 
@@ -24,7 +24,7 @@ impl World {
         let dir = tempfile::tempdir().expect("a directory");
         let server = Server::start(Options::new(dir.path().join("state"))).await.expect("a server");
         let client = Client::with_ca(server.url(), server.token(), None).expect("a client");
-        Self { server, client, batch: Memory::default(), dir }
+        Self { server, client, batch: MemoryBatch::default(), dir }
     }
 
     /// A workflow whose only job waits for a node, and the request for one.
@@ -47,7 +47,7 @@ impl World {
         self.client.schedule_nodes(&wanted).await.expect("planned");
     }
 
-    fn allocator(&self) -> Allocator<Memory> {
+    fn allocator(&self) -> Allocator<MemoryBatch> {
         Allocator::new(self.client.clone(), self.batch.clone(), None).expect("an allocator")
     }
 
@@ -102,7 +102,8 @@ async fn a_library_server_serves_its_allocations() {
     let (client, batch) = (world.client.clone(), world.batch.clone());
     let service = tokio::spawn(serve(client, batch, world.server.allocations()));
     world.ask_for_a_node().await;
-    let waits = |job: &Job| matches!(job.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+    let waits =
+        |job: &Job| matches!(job.verdict, Verdict::Alive { phase: AllocationPhase::Waiting, .. });
     let submitted = world.batch.submitted();
     tokio::time::timeout(Duration::from_secs(30), submitted).await.expect("submitted");
     assert!(world.batch.jobs().iter().any(waits));

@@ -22,7 +22,7 @@ pub enum Shift {
 }
 
 /// The clocks of one world.
-pub struct Clocks {
+pub struct WorldClocks {
     library: PathBuf,
     dir: PathBuf,
     /// The server's, and the runners'.
@@ -30,7 +30,7 @@ pub struct Clocks {
     boots: u64,
 }
 
-impl Clocks {
+impl WorldClocks {
     /// All of them are right.
     pub fn new(dir: &Path, runners: usize) -> io::Result<Self> {
         let dir = dir.canonicalize()?.join("clocks");

@@ -1,7 +1,7 @@
 //! One world: a state directory, a server, runners and jobs, and the one who kills them.
 
 use crate::client::{self, Shared, Watcher};
-use crate::clocks::{self, Clocks, Shift};
+use crate::clocks::{self, Shift, WorldClocks};
 use crate::history::History;
 use crate::live::{Witness, witnesses};
 use crate::net::{self, Wire};
@@ -151,7 +151,7 @@ struct World<'a> {
     /// The client of Python has come to its end.
     calls_done: bool,
     /// Where clocks are set.
-    clocks: Option<Clocks>,
+    clocks: Option<WorldClocks>,
     server: Option<Process>,
     server_due: Instant,
     runners: Vec<Option<Process>>,
@@ -192,7 +192,7 @@ impl<'a> World<'a> {
         let has_pool = Faults::has_pool(seed) && options.sabotage.is_none();
         let python = if has_pool { calls::prepare(&dir.canonicalize()?)? } else { None };
         let clocks = match faults {
-            Faults::Clocks => Some(Clocks::new(dir, RUNNERS)?),
+            Faults::Clocks => Some(WorldClocks::new(dir, RUNNERS)?),
             _ => None,
         };
         Ok(Self {

@@ -1,8 +1,8 @@
 //! One request and its answer. Everything that knows a route is in `runner.rs` and `people.rs`.
 
 use crate::Error;
-use crate::inside::{Body, Inside, boxed};
-use crate::peer::Peer;
+use crate::inside::{AnswerBody, Inside, boxed};
+use crate::peer::PeerCheck;
 use crate::single::{Single, in_origin_form};
 use crate::successor::Successor;
 use crate::tls::{self, Connector};
@@ -71,20 +71,20 @@ impl Client {
     /// The same, for an `https` server whose certificate was signed by an authority in the PEM file
     /// `ca`. Without it, the authorities that the system trusts are asked.
     pub fn with_ca(base_url: &str, token: &str, ca: Option<&Path>) -> Result<Self, Error> {
-        Self::connecting(base_url, token, ca, Peer::Anyone)
+        Self::connecting(base_url, token, ca, PeerCheck::Anyone)
     }
 
     /// A client for the server of this user that a file of this user names. Sends nothing to a
     /// process of another user that listens at the address now.
     pub fn local(file: &ServerFile) -> Result<Self, Error> {
-        Self::connecting(&file.url, &file.token, file.tls_ca.as_deref(), Peer::Ours)
+        Self::connecting(&file.url, &file.token, file.tls_ca.as_deref(), PeerCheck::Ours)
     }
 
     fn connecting(
         base_url: &str,
         token: &str,
         ca: Option<&Path>,
-        peer: Peer,
+        peer: PeerCheck,
     ) -> Result<Self, Error> {
         let config = |message: String| Error::Config {
             message,
@@ -328,7 +328,7 @@ impl Client {
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<http::Response<Body>, Error> {
+    ) -> Result<http::Response<AnswerBody>, Error> {
         match &self.inner.transport {
             Transport::Pool(pool) => {
                 pool.request(request).await.map(boxed).map_err(|e| self.unreachable(e))

@@ -9,16 +9,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 /// What an answer says, wherever it comes from.
-pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub type AnswerBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An answer under way.
-pub type Answer = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
+pub type Answer = Pin<Box<dyn Future<Output = io::Result<Response<AnswerBody>>> + Send>>;
 
 /// Answers a request in the thread that asks. A server that has ended gives a failure.
 pub type Inside = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
 
 /// The same answer, whatever kind of body it has.
-pub fn boxed<B>(answer: Response<B>) -> Response<Body>
+pub fn boxed<B>(answer: Response<B>) -> Response<AnswerBody>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -16,7 +16,7 @@ use tower_service::Service;
 
 /// Whether the server must be a process of this user or root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Peer {
+pub enum PeerCheck {
     /// The user named the address: the process that listens there is meant.
     Anyone,
     /// The address is from a file of this user's server.
@@ -25,19 +25,19 @@ pub enum Peer {
 
 /// Another user's process listens at the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stranger {
+struct ForeignListener {
     uid: u32,
     port: u16,
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for ForeignListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { uid, port } = self;
         write!(f, "port {port} belongs to a process of another user (uid {uid}); nothing was sent")
     }
 }
 
-impl std::error::Error for Stranger {}
+impl std::error::Error for ForeignListener {}
 
 /// Refuses a connection whose other end is a process of another user on this machine.
 pub fn check(stream: &TcpStream) -> io::Result<()> {
@@ -52,7 +52,7 @@ pub fn check(stream: &TcpStream) -> io::Result<()> {
         .filter_map(|table| std::fs::read_to_string(table).ok())
         .flat_map(|table| owners(&table, here, there));
     match owners.collect::<Vec<_>>().into_iter().find(strange) {
-        Some(uid) => Err(io::Error::other(Stranger { uid, port: there.port() })),
+        Some(uid) => Err(io::Error::other(ForeignListener { uid, port: there.port() })),
         None => Ok(()),
     }
 }
@@ -103,12 +103,12 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 /// Connects, and looks who is there before anything is sent.
 #[derive(Clone)]
-pub struct Connector {
+pub struct CheckedConnector {
     pub(crate) http: HttpConnector,
-    pub(crate) peer: Peer,
+    pub(crate) peer: PeerCheck,
 }
 
-impl Service<http::Uri> for Connector {
+impl Service<http::Uri> for CheckedConnector {
     type Response = TokioIo<TcpStream>;
     type Error = Box<dyn std::error::Error + Send + Sync>;
     type Future =
@@ -122,7 +122,7 @@ impl Service<http::Uri> for Connector {
         let (connecting, peer) = (self.http.call(uri), self.peer);
         Box::pin(async move {
             let stream = connecting.await?;
-            if peer == Peer::Ours {
+            if peer == PeerCheck::Ours {
                 check(stream.inner())?;
             }
             Ok(stream)

@@ -1,7 +1,7 @@
 //! Server-sent events: a workflow's event stream, which goes on where it broke off, and its pulse.
 
 use crate::http::refusal;
-use crate::inside::Body;
+use crate::inside::AnswerBody;
 use crate::{Client, Error, Query};
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
@@ -24,7 +24,7 @@ pub struct EventStream {
     client: Client,
     workflow: WorkflowId,
     last_id: Option<i64>,
-    body: Option<Body>,
+    body: Option<AnswerBody>,
     parser: Parser,
     failures: usize,
     pauses_ms: &'static [u64],
@@ -121,7 +121,7 @@ impl EventStream {
         }
     }
 
-    async fn connect(&self) -> Result<Body, Error> {
+    async fn connect(&self) -> Result<AnswerBody, Error> {
         let query = Query::new().maybe("after", self.last_id);
         let path = format!("/workflows/{}/events/stream{query}", self.workflow);
         open(&self.client, &path, self.last_id).await
@@ -132,7 +132,7 @@ impl EventStream {
 pub struct PulseStream {
     client: Client,
     workflow: WorkflowId,
-    body: Option<Body>,
+    body: Option<AnswerBody>,
     parser: Parser,
 }
 
@@ -191,7 +191,7 @@ impl PulseStream {
 }
 
 /// Asks for a stream of server-sent events; its body is still to be read.
-async fn open(client: &Client, path: &str, last_id: Option<i64>) -> Result<Body, Error> {
+async fn open(client: &Client, path: &str, last_id: Option<i64>) -> Result<AnswerBody, Error> {
     let mut request = client.request(Method::GET, path, Bytes::new())?;
     request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     if let Some(id) = last_id {

@@ -1,7 +1,7 @@
 //! Connections, plain or encrypted, and which certificates are believed.
 
 use crate::Error;
-use crate::peer::{self, Peer};
+use crate::peer::{self, PeerCheck};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::pki_types::CertificateDer;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Connects to `http` and `https` addresses.
-pub type Connector = HttpsConnector<peer::Connector>;
+pub type Connector = HttpsConnector<peer::CheckedConnector>;
 
 /// A host that does not answer a connect at all within this time has the wrong address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Makes a connector. The certificates of the system are read only for a server that needs them:
 /// most clients speak plain HTTP over loopback and must start quickly.
-pub fn connector(is_secure: bool, ca: Option<&Path>, peer: Peer) -> Result<Connector, Error> {
+pub fn connector(is_secure: bool, ca: Option<&Path>, peer: PeerCheck) -> Result<Connector, Error> {
     let roots = match (is_secure, ca) {
         (false, _) => RootCertStore::empty(),
         (true, Some(file)) => roots_of(file)?,
@@ -39,7 +39,7 @@ pub fn connector(is_secure: bool, ca: Option<&Path>, peer: Peer) -> Result<Conne
         .with_tls_config(config)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(peer::Connector { http: plain, peer }))
+        .wrap_connector(peer::CheckedConnector { http: plain, peer }))
 }
 
 fn roots_of(file: &Path) -> Result<RootCertStore, Error> {

@@ -4,7 +4,7 @@
 
 use super::allocation::AllocationLife;
 use super::liveness::Process;
-use torc_model::slurm::{Phase, Verdict};
+use torc_model::slurm::{AllocationPhase, Verdict};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
 /// What a look at the batch system means for an allocation.
@@ -37,8 +37,11 @@ impl AllocationLife {
                 match verdict {
                     Verdict::Unknown { .. } if is_missing => Look::Missing,
                     Verdict::Unknown { .. } => Look::Unknown,
-                    Verdict::Alive { phase: Phase::Waiting, .. } => Look::Waiting,
-                    Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => Look::Seen,
+                    Verdict::Alive { phase: AllocationPhase::Waiting, .. } => Look::Waiting,
+                    Verdict::Alive {
+                        phase: AllocationPhase::Running | AllocationPhase::Leaving,
+                        ..
+                    } => Look::Seen,
                     Verdict::Ended(_) => Look::Over,
                 }
             }
@@ -54,11 +57,13 @@ impl AllocationLife {
         }
         match verdict {
             Verdict::Unknown { .. } => Look::Nothing,
-            Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => Look::Nothing,
+            Verdict::Alive {
+                phase: AllocationPhase::Running | AllocationPhase::Leaving, ..
+            } => Look::Nothing,
             // What the batch system no longer knows stays as it is.
             Verdict::Ended(ending) if is_missing && ending.is_vanished => Look::Nothing,
             Verdict::Ended(_) => Look::Explained,
-            Verdict::Alive { phase: Phase::Waiting, .. } => Look::StartsAgain,
+            Verdict::Alive { phase: AllocationPhase::Waiting, .. } => Look::StartsAgain,
         }
     }
 

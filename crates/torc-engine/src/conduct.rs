@@ -3,7 +3,7 @@
 //! burnt are given back to their jobs.
 
 use torc_model::ids::{AttemptId, JobId};
-use torc_model::recovery::{Health, NodeVerdict};
+use torc_model::recovery::{NodeHealth, NodeVerdict};
 use torc_model::status::Cause;
 
 /// A machine may have been repaired meanwhile: after this time it is tried again, with an empty
@@ -22,7 +22,7 @@ pub struct Quarantine {
 /// The record of one runner.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Conduct {
-    health: Health,
+    health: NodeHealth,
     quarantine: Option<Quarantine>,
 }
 

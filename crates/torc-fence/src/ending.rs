@@ -5,7 +5,7 @@
 //! half-written file into place. A process with a pending SIGSTOP does not return to its program
 //! from any system call, so it cannot learn of the death of another one, nor fork.
 
-use crate::procfs::{Process, Table};
+use crate::procfs::{Process, ProcessTable};
 use crate::{groups, mark, procfs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -24,12 +24,12 @@ const AWAITED: usize = 256;
 
 /// Tells which processes belong to a runner.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub struct RunnerOwner {
     key: String,
     number: u64,
 }
 
-impl Owner {
+impl RunnerOwner {
     /// The runner with this key.
     pub fn new(key: &str) -> Self {
         Self { key: key.into(), number: mark::runner_number(key) }
@@ -99,10 +99,10 @@ pub struct Ended {
 }
 
 /// Ends what `find` finds in a process table, until it finds nothing.
-pub fn end(find: impl Fn(&Table) -> Vec<Process>, deadline: Instant) -> Ended {
+pub fn end(find: impl Fn(&ProcessTable) -> Vec<Process>, deadline: Instant) -> Ended {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let look = || -> io::Result<Vec<Process>> {
-        let table = Table::read()?;
+        let table = ProcessTable::read()?;
         let mut found = find(&table);
         found.retain(|process| !process.is_zombie && process.pid != own);
         table.parents_first(&mut found);
@@ -179,7 +179,7 @@ pub fn end_runners(keys: &[&str], patience: Duration) -> HashMap<String, Ended> 
     let found_groups = groups::of(keys);
     let of_jobs: Vec<&groups::Found> = found_groups.iter().filter(|f| f.is_of_jobs).collect();
     of_jobs.iter().for_each(|found| groups::freeze(&found.dir));
-    let find = |table: &Table, keys: &[&str]| {
+    let find = |table: &ProcessTable, keys: &[&str]| {
         let its = of_jobs.iter().filter(|found| keys.contains(&found.key.as_str()));
         let in_group: HashSet<i32> = its.flat_map(|found| groups::pids(&found.dir)).collect();
         let owners = Owners::new(keys);
@@ -206,11 +206,11 @@ pub fn end_runners(keys: &[&str], patience: Duration) -> HashMap<String, Ended> 
 
 /// Stops every process that `find` finds, parents before children, until a look finds no other.
 /// Answers with all of them. For processes that are to be killed by the caller.
-pub fn freeze(find: impl Fn(&Table) -> Vec<Process>) -> io::Result<Vec<Process>> {
+pub fn freeze(find: impl Fn(&ProcessTable) -> Vec<Process>) -> io::Result<Vec<Process>> {
     let mut stopped: Vec<Process> = Vec::new();
     let mut known: HashSet<(i32, u64)> = HashSet::new();
     for _ in 0..MOST_ROUNDS {
-        let table = Table::read()?;
+        let table = ProcessTable::read()?;
         let mut fresh = find(&table);
         fresh.retain(|process| !process.is_zombie && known.insert((process.pid, process.start)));
         if fresh.is_empty() {
@@ -224,7 +224,7 @@ pub fn freeze(find: impl Fn(&Table) -> Vec<Process>) -> io::Result<Vec<Process>>
 }
 
 /// Living processes of a runner, without doing anything to them.
-pub fn living(owner: &Owner, table: &Table) -> Vec<i32> {
+pub fn living(owner: &RunnerOwner, table: &ProcessTable) -> Vec<i32> {
     let is_its = |p: &&Process| !p.is_zombie && owner.owns(p.pid);
     table.all().filter(is_its).map(|p| p.pid).collect()
 }
@@ -368,11 +368,11 @@ mod tests {
         let script = "while :; do (sleep 50 & sleep 50 &) ; done";
         let mut child =
             Command::new("sh").args(["-c", script]).env(TAG, format!("{key}/1")).spawn().unwrap();
-        let owner = Owner::new(&key);
-        while living(&owner, &Table::read().unwrap()).len() < 20 {}
+        let owner = RunnerOwner::new(&key);
+        while living(&owner, &ProcessTable::read().unwrap()).len() < 20 {}
         let ended = end_runners(&[&key], PATIENCE);
         assert!(ended[&key].survivors.is_empty() && ended[&key].killed.len() >= 20, "{ended:?}");
         assert_eq!(child.wait().unwrap().signal(), Some(9));
-        assert_eq!(living(&owner, &Table::read().unwrap()), [0; 0]);
+        assert_eq!(living(&owner, &ProcessTable::read().unwrap()), [0; 0]);
     }
 }

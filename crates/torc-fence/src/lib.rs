@@ -17,5 +17,5 @@ pub mod groups;
 pub mod mark;
 pub mod procfs;
 
-pub use ending::{Ended, Owner, end, end_runners, freeze};
+pub use ending::{Ended, RunnerOwner, end, end_runners, freeze};
 pub use mark::Mark;

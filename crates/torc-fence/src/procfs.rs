@@ -44,14 +44,14 @@ pub struct Process {
 
 /// All processes at one moment.
 #[derive(Debug)]
-pub struct Table {
+pub struct ProcessTable {
     by_pid: HashMap<i32, Process>,
     children: HashMap<i32, Vec<i32>>,
     /// When reading began: what happened before is in the table.
     pub taken: Instant,
 }
 
-impl Table {
+impl ProcessTable {
     /// Reads the whole table.
     pub fn read() -> io::Result<Self> {
         let taken = Instant::now();
@@ -104,7 +104,7 @@ impl Table {
     }
 }
 
-impl Table {
+impl ProcessTable {
     /// Sorts processes so that each comes after its parent.
     pub fn parents_first(&self, processes: &mut [Process]) {
         let depth = |process: &Process| {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth_and_once() {
-        let table = Table::new(
+        let table = ProcessTable::new(
             HashMap::from([
                 process(1, 0),
                 process(2, 1),
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn we_are_in_the_table() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        let table = Table::read().unwrap();
+        let table = ProcessTable::read().unwrap();
         let us = table.all().find(|p| p.pid == pid).unwrap();
         assert!(us.rss_pages > 0 && us.start > 0 && !us.is_zombie);
         assert_eq!(own_start(), Some(us.start));

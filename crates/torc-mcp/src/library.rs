@@ -2,7 +2,7 @@
 
 /// A page of the documentation.
 #[derive(Clone, Copy, Debug)]
-pub struct Page {
+pub struct DocPage {
     /// Its name, without the ending.
     pub name: &'static str,
     /// Markdown.
@@ -20,7 +20,7 @@ pub struct Example {
 
 macro_rules! pages {
     ($($name:literal),* $(,)?) => {
-        &[$(Page { name: $name, text: include_str!(concat!("../../../docs/", $name, ".md")) }),*]
+        &[$(DocPage { name: $name, text: include_str!(concat!("../../../docs/", $name, ".md")) }),*]
     };
 }
 
@@ -31,7 +31,7 @@ macro_rules! examples {
 }
 
 /// The pages, those to begin with first.
-pub const PAGES: &[Page] = pages![
+pub const PAGES: &[DocPage] = pages![
     "tutorial",
     "workflow-file",
     "workflow-reference",
@@ -89,7 +89,7 @@ pub const EXAMPLES: &[Example] = examples![
     "33-checkpoint",
 ];
 
-impl Page {
+impl DocPage {
     /// Its heading.
     pub fn title(&self) -> &'static str {
         let heading = self.text.lines().find_map(|line| line.strip_prefix("# "));

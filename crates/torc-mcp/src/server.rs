@@ -3,7 +3,7 @@
 use crate::backend::{Backend, Cluster};
 use crate::journal::Journal;
 use crate::library;
-use crate::tools::{Call, Tool, Toolset};
+use crate::tools::{Tool, ToolCall, Toolset};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
@@ -74,7 +74,7 @@ impl Server {
                 known.join(", ")
             ));
         };
-        let call = Call { settings: self.settings.clone(), arguments };
+        let call = ToolCall { settings: self.settings.clone(), arguments };
         let answer = (tool.run)(call).await.map(harmless);
         answer.map_err(|error| untrusted::block(&error.to_string()))
     }

@@ -23,12 +23,12 @@ pub struct Term {
     /// Jobs for which it does not hold are meant.
     pub is_negated: bool,
     /// What must hold.
-    pub test: Test,
+    pub test: FilterTest,
 }
 
 /// What a term asks of a job, or of its newest attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Test {
+pub enum FilterTest {
     /// A part of the name.
     Contains(String),
     /// Exactly one of these names.
@@ -145,8 +145,8 @@ impl Filter {
     /// Whether the newest attempt of a job must be looked at.
     pub fn needs_attempt(&self) -> bool {
         self.terms.iter().any(|term| match &term.test {
-            Test::Cause(_) | Test::Node(_) => true,
-            Test::Number(number, ..) => !matches!(number, Number::Attempt | Number::Priority),
+            FilterTest::Cause(_) | FilterTest::Node(_) => true,
+            FilterTest::Number(number, ..) => !matches!(number, Number::Attempt | Number::Priority),
             _ => false,
         })
     }
@@ -195,14 +195,14 @@ impl Term {
         let operators = [">=", "<=", ">", "<", ":", "=", "~"];
         let operator = operators.iter().find(|sign| tail.starts_with(**sign));
         let test = match operator {
-            None => Test::Contains(rest.to_owned()),
+            None => FilterTest::Contains(rest.to_owned()),
             Some(sign) => test(field, sign, &tail[sign.len()..]).map_err(fail)?,
         };
         Ok(Self { is_negated, test })
     }
 }
 
-fn test(field: &str, sign: &str, value: &str) -> Result<Test, String> {
+fn test(field: &str, sign: &str, value: &str) -> Result<FilterTest, String> {
     let list = || value.split(',').map(str::trim).filter(|one| !one.is_empty());
     let words = || list().map(str::to_owned).collect::<Vec<_>>();
     let is_list = matches!(sign, ":" | "=");
@@ -210,9 +210,9 @@ fn test(field: &str, sign: &str, value: &str) -> Result<Test, String> {
         return Err("there is no value behind it".into());
     }
     match (field, is_list) {
-        ("name", true) => Ok(Test::Name(words())),
+        ("name", true) => Ok(FilterTest::Name(words())),
         ("name", false) if sign == "~" => match regex::Regex::new(value) {
-            Ok(_) => Ok(Test::Matches(value.to_owned())),
+            Ok(_) => Ok(FilterTest::Matches(value.to_owned())),
             Err(error) => {
                 let last = error.to_string();
                 Err(last.lines().last().unwrap_or("not a regular expression").trim().to_owned())
@@ -220,10 +220,10 @@ fn test(field: &str, sign: &str, value: &str) -> Result<Test, String> {
         },
         ("id", true) => {
             let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not an id"));
-            Ok(Test::Id(list().map(number).collect::<Result<_, _>>()?))
+            Ok(FilterTest::Id(list().map(number).collect::<Result<_, _>>()?))
         }
-        ("status", true) => Ok(Test::Status(statuses(list())?)),
-        ("family", true) => Ok(Test::Family(words())),
+        ("status", true) => Ok(FilterTest::Status(statuses(list())?)),
+        ("family", true) => Ok(FilterTest::Family(words())),
         ("cause", true) => {
             let cause = |text: &str| {
                 Cause::parse(text).ok_or_else(|| {
@@ -231,12 +231,12 @@ fn test(field: &str, sign: &str, value: &str) -> Result<Test, String> {
                     format!("unknown cause `{text}` (known: {})", known.join(", "))
                 })
             };
-            Ok(Test::Cause(list().map(cause).collect::<Result<_, _>>()?))
+            Ok(FilterTest::Cause(list().map(cause).collect::<Result<_, _>>()?))
         }
-        ("node", true) => Ok(Test::Node(words())),
+        ("node", true) => Ok(FilterTest::Node(words())),
         ("held", true) => match value {
-            "yes" | "true" => Ok(Test::Held(true)),
-            "no" | "false" => Ok(Test::Held(false)),
+            "yes" | "true" => Ok(FilterTest::Held(true)),
+            "no" | "false" => Ok(FilterTest::Held(false)),
             _ => Err("it is `yes` or `no`".into()),
         },
         ("attempt" | "priority" | "exit" | "time" | "mem", _) if sign != "~" => {
@@ -284,7 +284,7 @@ fn comparison(sign: &str) -> Comparison {
     }
 }
 
-fn number(field: &str, comparison: Comparison, value: &str) -> Result<Test, String> {
+fn number(field: &str, comparison: Comparison, value: &str) -> Result<FilterTest, String> {
     let plain = || value.parse::<i64>().map_err(|_| format!("`{value}` is not a whole number"));
     let (number, value) = match field {
         "attempt" => (Number::Attempt, plain()? as f64),
@@ -306,14 +306,14 @@ fn number(field: &str, comparison: Comparison, value: &str) -> Result<Test, Stri
             None => (Number::Memory, Memory::parse(value).map_err(|e| e.to_string())?.0 as f64),
         },
     };
-    Ok(Test::Number(number, comparison, value))
+    Ok(FilterTest::Number(number, comparison, value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tests(text: &str) -> Vec<Test> {
+    fn tests(text: &str) -> Vec<FilterTest> {
         Filter::parse(text).unwrap().terms.into_iter().map(|term| term.test).collect()
     }
 
@@ -323,19 +323,19 @@ mod tests {
         assert_eq!(
             tests(text),
             [
-                Test::Contains("train".into()),
-                Test::Status(vec![JobStatus::Failed, JobStatus::Canceled]),
-                Test::Cause(vec![Cause::Oom]),
-                Test::Node(vec!["n12".into()]),
-                Test::Number(Number::Attempt, Comparison::Greater, 1.0),
-                Test::Number(Number::Seconds, Comparison::Greater, 3600.0),
-                Test::Number(Number::MemoryPercent, Comparison::Greater, 90.0),
-                Test::Number(Number::Memory, Comparison::AtMost, f64::from(1u32 << 30) * 8.0),
-                Test::Number(Number::Exit, Comparison::Equal, 137.0),
-                Test::Matches("_7$".into()),
-                Test::Name(vec!["a b".into()]),
-                Test::Id(vec![3, 4]),
-                Test::Held(false),
+                FilterTest::Contains("train".into()),
+                FilterTest::Status(vec![JobStatus::Failed, JobStatus::Canceled]),
+                FilterTest::Cause(vec![Cause::Oom]),
+                FilterTest::Node(vec!["n12".into()]),
+                FilterTest::Number(Number::Attempt, Comparison::Greater, 1.0),
+                FilterTest::Number(Number::Seconds, Comparison::Greater, 3600.0),
+                FilterTest::Number(Number::MemoryPercent, Comparison::Greater, 90.0),
+                FilterTest::Number(Number::Memory, Comparison::AtMost, f64::from(1u32 << 30) * 8.0),
+                FilterTest::Number(Number::Exit, Comparison::Equal, 137.0),
+                FilterTest::Matches("_7$".into()),
+                FilterTest::Name(vec!["a b".into()]),
+                FilterTest::Id(vec![3, 4]),
+                FilterTest::Held(false),
             ]
         );
     }
@@ -344,7 +344,7 @@ mod tests {
     fn a_dash_turns_a_term_around_and_blanks_mean_nothing() {
         let filter = Filter::parse("  -family:prep   -x ").unwrap();
         assert!(filter.terms.iter().all(|term| term.is_negated));
-        assert_eq!(filter.terms[1].test, Test::Contains("x".into()));
+        assert_eq!(filter.terms[1].test, FilterTest::Contains("x".into()));
         assert_eq!(Filter::parse(" ").unwrap(), Filter::default());
         assert!(!filter.needs_attempt());
         assert!(Filter::parse("mem>1%").unwrap().needs_attempt());
@@ -354,7 +354,7 @@ mod tests {
     fn names_with_signs_in_them_can_be_looked_for() {
         assert_eq!(
             tests("map/a-b.c 7:x"),
-            [Test::Contains("map/a-b.c".into()), Test::Contains("7:x".into())]
+            [FilterTest::Contains("map/a-b.c".into()), FilterTest::Contains("7:x".into())]
         );
     }
 

@@ -5,16 +5,16 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// Has a default that can be borrowed.
-pub trait Plain: Default + PartialEq + 'static {
+pub trait StaticDefault: Default + PartialEq + 'static {
     /// The default.
     fn plain() -> &'static Self;
 }
 
-/// Implements [`Plain`] for types that have a default.
+/// Implements [`StaticDefault`] for types that have a default.
 #[macro_export]
 macro_rules! plain {
     ($($name:ty),*) => {$(
-        impl $crate::sparse::Plain for $name {
+        impl $crate::sparse::StaticDefault for $name {
             fn plain() -> &'static Self {
                 static PLAIN: std::sync::LazyLock<$name> = std::sync::LazyLock::new(Default::default);
                 &PLAIN
@@ -27,7 +27,7 @@ macro_rules! plain {
 #[derive(Clone, Default)]
 pub struct Sparse<T>(Option<Box<T>>);
 
-impl<T: Plain> Sparse<T> {
+impl<T: StaticDefault> Sparse<T> {
     /// The value itself.
     pub fn into_inner(self) -> T {
         self.0.map_or_else(T::default, |value| *value)
@@ -53,13 +53,13 @@ impl<T: Plain> Sparse<T> {
     }
 }
 
-impl<T: Plain> From<T> for Sparse<T> {
+impl<T: StaticDefault> From<T> for Sparse<T> {
     fn from(value: T) -> Self {
         Self((value != *T::plain()).then(|| Box::new(value)))
     }
 }
 
-impl<T: Plain> Deref for Sparse<T> {
+impl<T: StaticDefault> Deref for Sparse<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -70,19 +70,19 @@ impl<T: Plain> Deref for Sparse<T> {
     }
 }
 
-impl<T: Plain> DerefMut for Sparse<T> {
+impl<T: StaticDefault> DerefMut for Sparse<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_insert_default()
     }
 }
 
-impl<T: Plain> PartialEq for Sparse<T> {
+impl<T: StaticDefault> PartialEq for Sparse<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Plain + fmt::Debug> fmt::Debug for Sparse<T> {
+impl<T: StaticDefault + fmt::Debug> fmt::Debug for Sparse<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use torc_model::slurm::squeue::{Answer, Row};
-use torc_model::slurm::{Phase, Verdict, sacct, squeue};
+use torc_model::slurm::{AllocationPhase, Verdict, sacct, squeue};
 use torc_model::status::Cause;
 
 const VERSIONS: [&str; 3] = ["20.11", "22.05", "24.11"];
@@ -96,9 +96,9 @@ fn promised(name: &str) -> Want {
 
 fn got(verdict: Verdict) -> Option<Want> {
     match verdict {
-        Verdict::Alive { phase: Phase::Waiting, .. } => Some(Want::Waiting),
-        Verdict::Alive { phase: Phase::Running, .. } => Some(Want::Running),
-        Verdict::Alive { phase: Phase::Leaving, .. } => Some(Want::Leaving),
+        Verdict::Alive { phase: AllocationPhase::Waiting, .. } => Some(Want::Waiting),
+        Verdict::Alive { phase: AllocationPhase::Running, .. } => Some(Want::Running),
+        Verdict::Alive { phase: AllocationPhase::Leaving, .. } => Some(Want::Leaving),
         Verdict::Ended(ending) => Some(Want::Ended(ending.cause)),
         Verdict::Unknown { .. } => None,
     }

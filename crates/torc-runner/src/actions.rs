@@ -1,9 +1,9 @@
 //! One action: its commands, one after the other, until one fails.
 
-use crate::attempt::Context;
+use crate::attempt::AttemptContext;
 use crate::long::{self, Files};
-use crate::process::{Order, OrderRest, Sink};
-use crate::supervisor::{Exit, How};
+use crate::process::{OrderRest, ProcessOrder, Sink};
+use crate::supervisor::{How, ProcessExit};
 use crate::sys;
 use crate::token_files::TokenFile;
 use torc_model::api::ActionPacket;
@@ -34,16 +34,20 @@ pub struct ActionResult {
 
 /// What follows.
 #[derive(Debug)]
-pub enum Next {
+pub enum AfterAction {
     /// Another command.
-    Run(Box<Order>),
+    Run(Box<ProcessOrder>),
     /// Nothing more.
     Done(ActionResult),
 }
 
 impl Action {
     /// Begins an action; its first process would be numbered `id`.
-    pub fn begin(packet: ActionPacket, context: &Context, id: u64) -> (Option<Self>, Next) {
+    pub fn begin(
+        packet: ActionPacket,
+        context: &AttemptContext,
+        id: u64,
+    ) -> (Option<Self>, AfterAction) {
         match packet.what {
             ActionKind::RunCommands { commands } => {
                 let token = context.tokens.issue(&Grant::Action {
@@ -53,17 +57,23 @@ impl Action {
                 });
                 let mut action = Self { id: packet.id, commands, next: 0, token };
                 let next = action.advance(context, id);
-                (matches!(next, Next::Run(_)).then_some(action), next)
+                (matches!(next, AfterAction::Run(_)).then_some(action), next)
             }
             ActionKind::ScheduleNodes { .. } => {
                 let error = Some("this runner cannot schedule nodes".into());
-                (None, Next::Done(ActionResult { id: packet.id, return_code: 1, error }))
+                (None, AfterAction::Done(ActionResult { id: packet.id, return_code: 1, error }))
             }
         }
     }
 
     /// Its process has ended; a next one would be numbered `id`, unless it was told to stop.
-    pub fn on_exit(&mut self, context: &Context, exit: &Exit, is_stopped: bool, id: u64) -> Next {
+    pub fn on_exit(
+        &mut self,
+        context: &AttemptContext,
+        exit: &ProcessExit,
+        is_stopped: bool,
+        id: u64,
+    ) -> AfterAction {
         let command =
             self.next.checked_sub(1).and_then(|n| self.commands.get(n)).map_or("", String::as_str);
         let failure = match &exit.how {
@@ -77,12 +87,12 @@ impl Action {
         };
         let (return_code, why) = failure;
         let error = Some(format!("command `{command}`: {why}"));
-        Next::Done(ActionResult { id: self.id, return_code, error })
+        AfterAction::Done(ActionResult { id: self.id, return_code, error })
     }
 
-    fn advance(&mut self, context: &Context, id: u64) -> Next {
+    fn advance(&mut self, context: &AttemptContext, id: u64) -> AfterAction {
         let Some(command) = self.commands.get(self.next) else {
-            return Next::Done(ActionResult { id: self.id, return_code: 0, error: None });
+            return AfterAction::Done(ActionResult { id: self.id, return_code: 0, error: None });
         };
         let path = |ending| {
             let stem = files::action_stem(context.workflow_id, self.id);
@@ -93,7 +103,7 @@ impl Action {
         let dir = long::is_long(command, &env).then(|| path("_long"));
         let rest = OrderRest { files: Files { lists: Vec::new(), dir }, ..OrderRest::default() };
         let sink = |path| if self.next == 0 { Sink::Create(path) } else { Sink::Append(path) };
-        let order = Order {
+        let order = ProcessOrder {
             id,
             tag: context.tag(id),
             text: command.clone(),
@@ -109,6 +119,6 @@ impl Action {
             rest: rest.boxed(),
         };
         self.next += 1;
-        Next::Run(Box::new(order))
+        AfterAction::Run(Box::new(order))
     }
 }

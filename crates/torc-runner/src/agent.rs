@@ -11,10 +11,10 @@
 //! [`FENCE`], or whose input ends, ends its attempts and leaves: without its word for that the runner
 //! gives them up only later ([`GIVEN_UP_AFTER`]), so that no retry runs beside an old process.
 
-use crate::attempt::Context;
+use crate::attempt::AttemptContext;
 use crate::cgroup::Cgroups;
 use crate::error::Error;
-use crate::executor::{Executor, ExecutorEvent, Prepared};
+use crate::executor::{Executor, ExecutorEvent, PreparedTask};
 use crate::mailbox::{Inbox, Mailbox, mailbox};
 use crate::node::NodeMonitor;
 use crate::pool::{self, Bounds, EventHandler};
@@ -134,7 +134,7 @@ pub async fn run() -> Result<(), Error> {
         .map_err(|e| Error::io("make", &hello.token_dir, e))?;
     let live = Arc::new(Live::default());
     let registered = &hello.registered;
-    let context = Arc::new(Context {
+    let context = Arc::new(AttemptContext {
         workflow_name: registered.workflow_name.clone(),
         workflow_id: hello.workflow_id,
         key: hello.key.clone(),
@@ -161,7 +161,7 @@ pub async fn run() -> Result<(), Error> {
         )?,
     };
     let (commands, inbox) = mailbox(COMMAND_KEY).map_err(|e| Error::system("make a mailbox", e))?;
-    let engine = Engine::new(&hello, context, inbox, live, monitor)?;
+    let engine = AgentLoop::new(&hello, context, inbox, live, monitor)?;
     let (poller, tasks) = (engine.poller.clone(), engine.tasks.clone());
     std::thread::Builder::new()
         .name("torc-agent-input".into())
@@ -211,12 +211,12 @@ fn say(message: &FromAgent) -> std::io::Result<()> {
     out.flush()
 }
 
-struct Engine {
+struct AgentLoop {
     executor: Executor,
     tasks: Arc<Tasks>,
     poller: Arc<sys::Poller>,
     done: Inbox<Done>,
-    reports: Inbox<Prepared>,
+    reports: Inbox<PreparedTask>,
     commands: Inbox<Command>,
     live: Arc<Live>,
     heard: Instant,
@@ -224,10 +224,10 @@ struct Engine {
     _monitor: Option<NodeMonitor>,
 }
 
-impl Engine {
+impl AgentLoop {
     fn new(
         hello: &Hello,
-        context: Arc<Context>,
+        context: Arc<AttemptContext>,
         commands: Inbox<Command>,
         live: Arc<Live>,
         monitor: Option<NodeMonitor>,
@@ -299,7 +299,7 @@ impl Engine {
     }
 }
 
-impl EventHandler for Engine {
+impl EventHandler for AgentLoop {
     type Outcome = ();
 
     fn look(&mut self, ready: &[u64], now: Instant) -> Option<()> {

@@ -67,7 +67,7 @@ impl Agents {
         for (index, name) in start.nodes.iter().enumerate() {
             let mut command = srun(start.program, start.num_cpus, name);
             command.args(start.program);
-            match Link::open(command, name) {
+            match AgentLink::open(command, name) {
                 Ok((link, pipe)) => {
                     let answers = answers.clone();
                     let hello = (start.hello)(index + 1, name);
@@ -151,7 +151,7 @@ pub fn srun(program: &[OsString], num_cpus: i64, name: &str) -> Command {
 }
 
 /// One `srun` with an agent behind it.
-pub struct Link {
+pub struct AgentLink {
     name: String,
     child: Child,
     input: ChildStdin,
@@ -159,13 +159,13 @@ pub struct Link {
 
 /// An agent that answers.
 pub struct Greeted {
-    link: Link,
+    link: AgentLink,
     output: BufReader<std::process::ChildStdout>,
     num_cpus: i64,
     gpus: Vec<String>,
 }
 
-impl Link {
+impl AgentLink {
     /// Starts it.
     pub fn open(mut command: Command, name: &str) -> io::Result<(Self, std::process::ChildStdout)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -215,7 +215,7 @@ impl Greeted {
         events: &Mailbox<Event>,
         live: &Arc<Live>,
     ) -> io::Result<Sender<ToAgent>> {
-        let Self { link: Link { name, child, input }, output, .. } = self;
+        let Self { link: AgentLink { name, child, input }, output, .. } = self;
         let (sender, inbox) = mpsc::channel();
         let heard = Arc::new(AtomicU64::new(now_ms()));
         let srun = i32::try_from(child.id()).ok().and_then(procfs::find_process);

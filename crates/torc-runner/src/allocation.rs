@@ -1,6 +1,6 @@
 //! A runner inside an allocation: what it may use, how long it has, and why it ends.
 
-use crate::config::{Config, LeaveReason, RunnerEvent, Shutdown, Summary};
+use crate::config::{Config, LeaveReason, RunnerEvent, RunnerSummary, Shutdown};
 use crate::runner::Runner;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -146,7 +146,7 @@ pub async fn run(
     inside: Inside,
     shutdown: watch::Receiver<Shutdown>,
     events: UnboundedSender<RunnerEvent>,
-) -> Result<Summary, String> {
+) -> Result<RunnerSummary, String> {
     // First: by default this signal ends a process.
     let time_signal = signal(SignalKind::user_defined2())
         .map_err(|error| format!("cannot listen for signals: {error}"))?;
@@ -227,7 +227,7 @@ pub async fn run(
     }
     // The next link of a chain starts as soon as this one is over: what nothing needs is taken back
     // first. Not when this one has to end: then there is no time.
-    let has_time = |summary: &Summary| {
+    let has_time = |summary: &RunnerSummary| {
         matches!(
             summary.reason,
             LeaveReason::Complete | LeaveReason::NothingToDo | LeaveReason::Idle

@@ -10,9 +10,9 @@ use crate::long::{self, Files};
 use crate::monitor::Sample;
 use crate::observe;
 use crate::outputs::Before;
-use crate::process::{Order, OrderRest, Sink};
+use crate::process::{OrderRest, ProcessOrder, Sink};
 use crate::steps::Live;
-use crate::supervisor::{Exit, How, StopReason};
+use crate::supervisor::{How, ProcessExit, StopReason};
 use crate::token_files::{TokenFile, TokenFiles};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -32,7 +32,7 @@ const TAIL_BYTES: u64 = 8 << 10;
 
 /// What all attempts of a runner share.
 #[derive(Debug)]
-pub struct Context {
+pub struct AttemptContext {
     /// The workflow.
     pub workflow_id: WorkflowId,
     /// Its name.
@@ -63,7 +63,7 @@ pub struct Context {
     pub live: Arc<Live>,
 }
 
-impl Context {
+impl AttemptContext {
     /// Marks process number `id` and its descendants.
     pub fn tag(&self, id: u64) -> String {
         format!("{}/{id}", self.key)
@@ -124,9 +124,9 @@ enum Stage {
 
 /// What follows the end of a process of an attempt.
 #[derive(Debug)]
-pub enum Next {
+pub enum AfterProcess {
     /// Another process.
-    Run(Box<Order>),
+    Run(Box<ProcessOrder>),
     /// Its steps: what ran so far was only the recovery script.
     Steps(Box<Attempt>),
     /// The report, which needs a look at files.
@@ -139,7 +139,7 @@ pub struct Finish {
     packet: AttemptPacket,
     stage: Stage,
     script: Option<ScriptResult>,
-    exit: Exit,
+    exit: ProcessExit,
     outputs: Option<Arc<Before>>,
 }
 
@@ -177,7 +177,7 @@ impl Attempt {
     }
 
     /// Its true peak, as the last line of its time series: however short it was, there is one.
-    pub fn peak_line(&self, exit: &Exit) -> String {
+    pub fn peak_line(&self, exit: &ProcessExit) -> String {
         let seconds = exit.wall.as_secs_f64();
         let line = serde_json::json!({
             "timestamp_ms": exit.ended_ms,
@@ -203,13 +203,13 @@ impl Attempt {
     }
 
     /// The next process to run, numbered `id`.
-    pub fn order(&self, context: &Context, id: u64) -> Order {
+    pub fn order(&self, context: &AttemptContext, id: u64) -> ProcessOrder {
         match (self.stage, &self.packet.recovery) {
             (Stage::Script, Some(script)) => {
                 let mut env = self.env(context, script.failed_attempt_id);
                 env.push(("TORC_RETURN_CODE".into(), script.return_code.to_string()));
                 let rest = self.rest(context, &script.script, &env);
-                Order {
+                ProcessOrder {
                     id,
                     tag: context.tag(id),
                     text: script.script.clone(),
@@ -234,7 +234,7 @@ impl Attempt {
                 let limit = self.packet.memory_bytes.filter(|_| context.execution.limit_resources);
                 let env = self.env(context, self.packet.attempt_id);
                 let rest = self.rest(context, &text, &env);
-                Order {
+                ProcessOrder {
                     id,
                     tag: context.tag(id),
                     text,
@@ -260,14 +260,14 @@ impl Attempt {
     }
 
     /// How its shell text is run.
-    pub fn shell(&self, context: &Context) -> Shell {
+    pub fn shell(&self, context: &AttemptContext) -> Shell {
         self.packet.strictness.shell.unwrap_or(context.execution.shell)
     }
 
     /// What must be done before a process of it starts.
     fn rest(
         &self,
-        context: &Context,
+        context: &AttemptContext,
         text: &str,
         env: &[(String, String)],
     ) -> Option<Box<OrderRest>> {
@@ -281,7 +281,7 @@ impl Attempt {
         rest.boxed()
     }
 
-    fn token(&self, context: &Context) -> &TokenFile {
+    fn token(&self, context: &AttemptContext) -> &TokenFile {
         self.token.get_or_init(|| {
             context.tokens.issue(&Grant::Job {
                 workflow: context.workflow_id,
@@ -293,7 +293,7 @@ impl Attempt {
     }
 
     /// The variables of its processes.
-    pub fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
+    pub fn env(&self, context: &AttemptContext, attempt_id: i64) -> Vec<(String, String)> {
         let pairs = |map: &BTreeMap<String, String>| {
             map.iter().map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>()
         };
@@ -320,11 +320,11 @@ impl Attempt {
     /// next one.
     pub fn on_exit(
         mut self: Box<Self>,
-        context: &Context,
-        mut exit: Exit,
+        context: &AttemptContext,
+        mut exit: ProcessExit,
         stop: Option<StopReason>,
         id: u64,
-    ) -> (Option<Box<Self>>, Next) {
+    ) -> (Option<Box<Self>>, AfterProcess) {
         if self.stage == Stage::Script {
             // A command that ended just before it was to be stopped has ended by itself; a script
             // is not the end.
@@ -341,34 +341,38 @@ impl Attempt {
             if !is_fatal && !is_stopped {
                 self.stage = Stage::Command;
                 if self.packet.steps.is_some() {
-                    return (None, Next::Steps(self));
+                    return (None, AfterProcess::Steps(self));
                 }
                 let order = self.order(context, id);
-                return (Some(self), Next::Run(Box::new(order)));
+                return (Some(self), AfterProcess::Run(Box::new(order)));
             }
         }
         let Self { packet, stage, script, outputs, .. } = *self;
-        (None, Next::Report(Box::new(Finish { packet, stage, script, exit, outputs })))
+        (None, AfterProcess::Report(Box::new(Finish { packet, stage, script, exit, outputs })))
     }
 }
 
 /// Where the `nth` list of paths is, counted from 1.
-fn list_path(context: &Context, packet: &AttemptPacket, nth: usize) -> PathBuf {
+fn list_path(context: &AttemptContext, packet: &AttemptPacket, nth: usize) -> PathBuf {
     context.log_path(packet, &format!("_list{nth}.txt"))
 }
 
 /// The lists of paths of an attempt and where they go.
-pub fn lists(context: &Context, packet: &AttemptPacket) -> Vec<(PathBuf, Vec<String>)> {
+pub fn lists(context: &AttemptContext, packet: &AttemptPacket) -> Vec<(PathBuf, Vec<String>)> {
     let numbered = packet.lists.iter().enumerate();
     numbered.map(|(n, list)| (list_path(context, packet, n + 1), list.clone())).collect()
 }
 
 /// Where the long texts and values of an attempt go while it runs.
-pub fn long_dir(context: &Context, packet: &AttemptPacket) -> PathBuf {
+pub fn long_dir(context: &AttemptContext, packet: &AttemptPacket) -> PathBuf {
     context.log_path(packet, "_long")
 }
 
-fn script_result(context: &Context, packet: &AttemptPacket, exit: &Exit) -> ScriptResult {
+fn script_result(
+    context: &AttemptContext,
+    packet: &AttemptPacket,
+    exit: &ProcessExit,
+) -> ScriptResult {
     let rules = Rules { checkpoint: None, ..Rules::of(context, packet) };
     let verdict = judge(exit, &rules, &Lacking::default());
     ScriptResult {
@@ -381,12 +385,12 @@ fn script_result(context: &Context, packet: &AttemptPacket, exit: &Exit) -> Scri
 }
 
 /// Where the output of an attempt goes.
-pub fn stdio(context: &Context, packet: &AttemptPacket) -> Stdio {
+pub fn stdio(context: &AttemptContext, packet: &AttemptPacket) -> Stdio {
     packet.stdio.unwrap_or(context.execution.stdio)
 }
 
 /// The files that the output of an attempt goes to.
-pub fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
+pub fn sinks(context: &AttemptContext, packet: &AttemptPacket) -> (Sink, Sink) {
     let file = |ending| Sink::Create(context.log_path(packet, ending));
     match stdio(context, packet).mode {
         StdioMode::Separate => (file(".o"), file(".e")),
@@ -399,7 +403,7 @@ pub fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
 
 impl Finish {
     /// The report needs no look at any file.
-    pub fn is_quick(&self, context: &Context) -> bool {
+    pub fn is_quick(&self, context: &AttemptContext) -> bool {
         self.exit.is_clean()
             && self.packet.output_files.is_empty()
             && is_short(context, &self.packet)
@@ -407,7 +411,7 @@ impl Finish {
     }
 
     /// Looks at files and makes the report.
-    pub fn report(self, context: &Context) -> CompletionReport {
+    pub fn report(self, context: &AttemptContext) -> CompletionReport {
         let Self { packet, stage, script, exit, outputs } = self;
         let has_ended_well =
             stage == Stage::Command && exit.how == How::Code(0) && exit.stop.is_none();
@@ -547,7 +551,7 @@ pub fn to_i64(number: u64) -> i64 {
 }
 
 /// Nothing of an attempt can have gone by file.
-fn is_short(context: &Context, packet: &AttemptPacket) -> bool {
+fn is_short(context: &AttemptContext, packet: &AttemptPacket) -> bool {
     let before = packet.invocation_script.as_ref().map_or(0, String::len);
     let script = packet.recovery.as_ref().map_or(0, |recovery| recovery.script.len());
     before + packet.command.len() < long::LONGEST

@@ -4,7 +4,7 @@
 //! A job joins its group by itself before its command begins (see [`JOIN_SCRIPT`]), so that nothing
 //! it does can happen outside, and no privileged call is needed between fork and exec.
 
-use crate::procfs::Table;
+use crate::procfs::ProcessTable;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,7 @@ impl Group {
         if groups::kill(&self.dir) {
             return Vec::new();
         }
-        let find = |table: &Table| {
+        let find = |table: &ProcessTable| {
             let pids = self.pids();
             table.descendants(pids.into_iter().filter(|pid| table.find(*pid).is_some()))
         };

@@ -6,14 +6,14 @@
 
 use crate::cgroup::Group;
 use crate::monitor::{self, Watched};
-use crate::procfs::{self, Process, Table};
+use crate::procfs::{self, Process, ProcessTable};
 use crate::sys::{self, Reap};
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use torc_fence::Owner;
+use torc_fence::RunnerOwner;
 
 /// A killed process that is still there after this long hangs in the kernel; we report and go on.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,20 +22,20 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Reads the process table once for all who want one of the same moment.
 #[derive(Debug, Default)]
-pub struct Scanner {
-    last: Mutex<Option<Arc<Table>>>,
+pub struct ProcessScanner {
+    last: Mutex<Option<Arc<ProcessTable>>>,
 }
 
-impl Scanner {
+impl ProcessScanner {
     /// A table that shows everything that happened before `moment`.
-    pub fn table_since(&self, moment: Instant) -> io::Result<Arc<Table>> {
+    pub fn table_since(&self, moment: Instant) -> io::Result<Arc<ProcessTable>> {
         // Holding the lock while reading is the point: a thread that waits here gets the table that
         // is being read.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = last.as_ref().filter(|table| table.taken >= moment) {
             return Ok(table.clone());
         }
-        let table = Arc::new(Table::read()?);
+        let table = Arc::new(ProcessTable::read()?);
         *last = Some(table.clone());
         Ok(table)
     }
@@ -83,7 +83,7 @@ pub struct Ended {
 }
 
 /// Ends everything that is left of a process.
-pub fn clean_up(scanner: &Scanner, owner: &Owner, ended: Ended) -> Remains {
+pub fn clean_up(scanner: &ProcessScanner, owner: &RunnerOwner, ended: Ended) -> Remains {
     let mut remains = Remains::default();
     let deadline = Instant::now() + PATIENCE;
     if ended.group_was_alive {
@@ -151,15 +151,15 @@ fn drain_cgroup(group: &Group, deadline: Instant, remains: &mut Remains) {
 /// Ends every orphan that descends from one of these processes, with everything below it. Answers
 /// how many there were.
 pub fn kill_orphans(
-    scanner: &Scanner,
-    owner: &Owner,
+    scanner: &ProcessScanner,
+    owner: &RunnerOwner,
     ids: &HashSet<u64>,
     since: Instant,
     deadline: Instant,
     survivors: &mut Vec<i32>,
 ) -> usize {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-    let find = |table: &Table| {
+    let find = |table: &ProcessTable| {
         let is_its = |p: &&Process| {
             !p.is_zombie && owner.number_of(p.pid).is_some_and(|id| ids.contains(&id))
         };
@@ -186,14 +186,14 @@ pub fn kill_orphans(
 /// Signals all of a tree but its process group, parents before children. For SIGKILL everything is
 /// stopped first, the group included.
 pub fn signal_tree(
-    owner: &Owner,
+    owner: &RunnerOwner,
     id: u64,
     leader: i32,
-    table: &Table,
+    table: &ProcessTable,
     cgroup: Option<&Group>,
     signal: Signal,
 ) -> io::Result<()> {
-    let outside = |table: &Table| {
+    let outside = |table: &ProcessTable| {
         let watched = Watched { id, pid: leader, memory_limit: None };
         let mut tree = monitor::members(table, owner, &[watched]).remove(&id).unwrap_or_default();
         tree.retain(|p| !p.is_zombie && p.group != leader);
@@ -217,7 +217,7 @@ pub fn signal_tree(
 
 /// What a sweep remembers for the next one.
 #[derive(Clone, Debug, Default)]
-pub struct Strangers {
+pub struct SweepMemory {
     /// Orphans without a tag, and the newest process that existed when each was first seen: it can
     /// only belong to that one or an older one.
     untagged: HashMap<(i32, u64), u64>,
@@ -231,7 +231,7 @@ pub struct Strangers {
 #[derive(Debug)]
 pub struct SweepOrder {
     /// Tells which processes are ours.
-    pub owner: Owner,
+    pub owner: RunnerOwner,
     /// Numbers of processes that have ended.
     pub ended: HashSet<u64>,
     /// Leaders that live.
@@ -241,7 +241,7 @@ pub struct SweepOrder {
     /// Number of the oldest process that lives, or one more than the newest.
     pub oldest_living: u64,
     /// From the last sweep.
-    pub strangers: Strangers,
+    pub strangers: SweepMemory,
 }
 
 /// Some process that we did not start ourselves is our child: an orphan of a process that we
@@ -274,7 +274,7 @@ pub fn is_clean(known: &HashSet<i32>) -> bool {
 
 /// Ends what ended processes left behind and reaps orphans. Answers with what the next sweep must
 /// know.
-pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
+pub fn sweep(scanner: &ProcessScanner, order: SweepOrder) -> SweepMemory {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let own_group = sys::own_group();
     let now = Instant::now();
@@ -284,7 +284,7 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
     if killed > 0 || !survivors.is_empty() {
         tracing::info!(killed, ?survivors, "ended processes that outlived their attempt");
     }
-    let mut next = Strangers::default();
+    let mut next = SweepMemory::default();
     let Ok(table) = scanner.table_since(now) else { return next };
     let mut doomed = Vec::new();
     // What is in our own group was started by other parts of this program and is theirs to wait
@@ -313,7 +313,7 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
     }
     if !doomed.is_empty() {
         tracing::info!(?doomed, "ending orphans that carry no mark");
-        let find = |table: &Table| {
+        let find = |table: &ProcessTable| {
             let is_there = |(pid, start): &&(i32, u64)| {
                 table.find(*pid).is_some_and(|process| process.start == *start)
             };

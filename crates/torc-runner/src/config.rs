@@ -156,7 +156,7 @@ impl std::fmt::Display for LeaveReason {
 
 /// What a runner did.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Summary {
+pub struct RunnerSummary {
     /// Its id at the server.
     pub runner_id: RunnerId,
     /// Why it left.

@@ -56,7 +56,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 
 /// What does not change while a runner works.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DispatcherSettings {
     /// Its id at the server.
     pub runner_id: RunnerId,
     /// First part of the keys of its claims.
@@ -171,7 +171,7 @@ pub enum Effect {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Phase {
+enum DispatcherPhase {
     Working,
     /// Takes nothing new; since when.
     Draining(LeaveReason, Instant),
@@ -208,7 +208,7 @@ pub struct Counts {
 
 /// The owner of a runner's state.
 pub struct Dispatcher {
-    settings: Settings,
+    settings: DispatcherSettings,
     free: Free,
     held: Arc<HeldList>,
     queue: VecDeque<(Instant, AttemptPacket)>,
@@ -227,7 +227,7 @@ pub struct Dispatcher {
     listen_after: Option<Instant>,
     pause: Duration,
     claims: u64,
-    phase: Phase,
+    phase: DispatcherPhase,
     actions: HashMap<ActionId, RunningAction>,
     /// When the server confirmed reports: an answer from before may still be on its way.
     reported_actions: HashMap<ActionId, Instant>,
@@ -253,7 +253,7 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// A runner that has just been registered.
-    pub fn new(settings: Settings, held: Arc<HeldList>, now: Instant) -> Self {
+    pub fn new(settings: DispatcherSettings, held: Arc<HeldList>, now: Instant) -> Self {
         Self {
             free: match settings.nodes.as_slice() {
                 [] | [_] => Free::new(settings.capacity.clone(), settings.gpus.clone()),
@@ -274,7 +274,7 @@ impl Dispatcher {
             listen_after: None,
             pause: HASTY,
             claims: 0,
-            phase: Phase::Working,
+            phase: DispatcherPhase::Working,
             actions: HashMap::new(),
             reported_actions: HashMap::new(),
             average_seconds: None,
@@ -296,8 +296,10 @@ impl Dispatcher {
     /// Why it left or is about to.
     pub fn reason(&self) -> LeaveReason {
         match &self.phase {
-            Phase::Working => LeaveReason::Stopped,
-            Phase::Draining(reason, _) | Phase::Leaving(reason, _) => reason.clone(),
+            DispatcherPhase::Working => LeaveReason::Stopped,
+            DispatcherPhase::Draining(reason, _) | DispatcherPhase::Leaving(reason, _) => {
+                reason.clone()
+            }
         }
     }
 
@@ -312,7 +314,7 @@ impl Dispatcher {
     pub fn next_alarm(&self) -> Option<Instant> {
         let exchange = self.exchange_at.filter(|_| self.exchange.is_none() && !self.is_refused);
         let phase = match &self.phase {
-            Phase::Working => {
+            DispatcherPhase::Working => {
                 let idle = self
                     .settings
                     .idle_limit
@@ -324,10 +326,10 @@ impl Dispatcher {
                 let given_up = self.gives_up_at();
                 [idle, stale, listen, given_up, self.settings.end].into_iter().flatten().min()
             }
-            Phase::Draining(_, since) => {
+            DispatcherPhase::Draining(_, since) => {
                 (self.lost_since.is_some() && self.active.is_empty()).then(|| *since + FAREWELL)
             }
-            Phase::Leaving(..) => None,
+            DispatcherPhase::Leaving(..) => None,
         };
         let lost = self.lost_nodes.iter().map(|lost| lost.over_at).min();
         [exchange, phase, lost, self.doubts.next_alarm()].into_iter().flatten().min()
@@ -377,7 +379,7 @@ impl Dispatcher {
                 self.settings.end = left.map(|left| now + left.saturating_sub(margin));
             }
             Event::Shutdown(Shutdown::Stop) => {
-                if matches!(&self.phase, Phase::Draining(reason, _) if *reason != LeaveReason::Stopped)
+                if matches!(&self.phase, DispatcherPhase::Draining(reason, _) if *reason != LeaveReason::Stopped)
                 {
                     // Jobs that have time to save their state now have less of it.
                     out.push(Effect::StopAll(StopReason::Stopped));
@@ -445,8 +447,8 @@ impl Dispatcher {
             return;
         }
         match self.phase {
-            Phase::Working => self.queue.push_back((now, packet)),
-            Phase::Draining(..) | Phase::Leaving(..) => {
+            DispatcherPhase::Working => self.queue.push_back((now, packet)),
+            DispatcherPhase::Draining(..) | DispatcherPhase::Leaving(..) => {
                 self.give_back(packet, Cause::Stopped, "the runner was leaving")
             }
         }
@@ -524,7 +526,8 @@ impl Dispatcher {
     }
 
     fn on_refused(&mut self, message: String, now: Instant, out: &mut Vec<Effect>) {
-        if std::mem::replace(&mut self.is_refused, true) || matches!(self.phase, Phase::Leaving(..))
+        if std::mem::replace(&mut self.is_refused, true)
+            || matches!(self.phase, DispatcherPhase::Leaving(..))
         {
             return;
         }
@@ -557,11 +560,13 @@ impl Dispatcher {
             return self.finish(active, report, out);
         }
         match &self.phase {
-            Phase::Working => self.doubts.keep(active, report, now),
-            Phase::Draining(LeaveReason::Stopped, _) => {
+            DispatcherPhase::Working => self.doubts.keep(active, report, now),
+            DispatcherPhase::Draining(LeaveReason::Stopped, _) => {
                 self.finish(active, stopped_with_its_runner(report), out)
             }
-            Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
+            DispatcherPhase::Draining(..) | DispatcherPhase::Leaving(..) => {
+                self.finish(active, report, out)
+            }
         }
     }
 
@@ -623,16 +628,17 @@ impl Dispatcher {
         for (active, report) in self.doubts.take_due(now) {
             self.finish(active, report, out);
         }
-        if self.phase == Phase::Working && self.gives_up_at().is_some_and(|at| at <= now) {
+        if self.phase == DispatcherPhase::Working && self.gives_up_at().is_some_and(|at| at <= now)
+        {
             self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
         }
-        if self.phase == Phase::Working {
+        if self.phase == DispatcherPhase::Working {
             self.start_what_fits(out);
             self.return_stale(now);
         }
         self.exchange_if_useful(now, out);
         let may_listen = !self.is_listening && self.listen_after.is_none_or(|at| at <= now);
-        if self.phase == Phase::Working && may_listen {
+        if self.phase == DispatcherPhase::Working && may_listen {
             self.is_listening = true;
             self.listened_at = now;
             out.push(Effect::Listen(ClaimRequest {

@@ -2,10 +2,10 @@
 //! nothing about what to take or when: that is the dispatcher's.
 
 use crate::actions::{self, Action, ActionResult};
-use crate::attempt::{self, Attempt, Context};
+use crate::attempt::{self, Attempt, AttemptContext};
 use crate::mailbox::Mailbox;
 use crate::steps::{Answer, Ask, Slots, StepRun};
-use crate::supervisor::{Done, Exit, ProcessEvent, StopReason, Supervisor};
+use crate::supervisor::{Done, ProcessEvent, ProcessExit, StopReason, Supervisor};
 use crate::tasks::{FollowUp, Tasks};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -28,12 +28,12 @@ pub enum ExecutorEvent {
 }
 
 struct Unit {
-    what: What,
+    what: UnitKind,
     /// It was told to end. What it does between two processes must not make it forget.
     stop: Option<StopReason>,
 }
 
-enum What {
+enum UnitKind {
     Attempt(Box<Attempt>),
     Action(Action),
     Steps(AttemptId),
@@ -41,7 +41,7 @@ enum What {
 
 /// What a task has made ready.
 #[derive(Debug)]
-pub enum Prepared {
+pub enum PreparedTask {
     /// A report.
     Report(Box<CompletionReport>),
     /// The next wish of an attempt with steps.
@@ -62,17 +62,17 @@ struct Stepping {
 }
 
 impl Unit {
-    fn new(what: What) -> Self {
+    fn new(what: UnitKind) -> Self {
         Self { what, stop: None }
     }
 }
 
 /// Everything that is being executed.
 pub struct Executor {
-    context: Arc<Context>,
+    context: Arc<AttemptContext>,
     supervisor: Supervisor,
     tasks: Arc<Tasks>,
-    prepared: Mailbox<Prepared>,
+    prepared: Mailbox<PreparedTask>,
     steps: HashMap<AttemptId, Stepping>,
     waits: BTreeSet<(Instant, AttemptId)>,
     slots: Slots,
@@ -87,10 +87,10 @@ impl Executor {
     /// Nothing runs yet. What needs a look at files comes through `prepared` and must be handed to
     /// [`Executor::on_prepared`].
     pub fn new(
-        context: Arc<Context>,
+        context: Arc<AttemptContext>,
         supervisor: Supervisor,
         tasks: Arc<Tasks>,
-        prepared: Mailbox<Prepared>,
+        prepared: Mailbox<PreparedTask>,
     ) -> Self {
         Self {
             context,
@@ -128,7 +128,7 @@ impl Executor {
         let id = self.take_id(Some(attempt_id));
         let attempt = Attempt::new(packet, gpus);
         self.supervisor.start(attempt.order(&self.context, id), now);
-        self.units.insert(id, Unit::new(What::Attempt(Box::new(attempt))));
+        self.units.insert(id, Unit::new(UnitKind::Attempt(Box::new(attempt))));
         self.by_attempt.insert(attempt_id, id);
     }
 
@@ -142,7 +142,7 @@ impl Executor {
         let id = self.take_id(None);
         let (action, next) = Action::begin(packet, &self.context, id);
         if let Some(action) = action {
-            self.units.insert(id, Unit::new(What::Action(action)));
+            self.units.insert(id, Unit::new(UnitKind::Action(action)));
         }
         self.follow_action(next, now, out);
     }
@@ -177,7 +177,7 @@ impl Executor {
         let prepared = self.prepared.clone();
         self.tasks.push(move || {
             let ask = run.advance(answer);
-            prepared.send_quietly(Prepared::Turn(id, run, ask));
+            prepared.send_quietly(PreparedTask::Turn(id, run, ask));
             FollowUp::Now
         });
     }
@@ -206,7 +206,7 @@ impl Executor {
                 let process = self.take_id(Some(id));
                 order.id = process;
                 order.tag = self.context.tag(process);
-                self.units.insert(process, Unit::new(What::Steps(id)));
+                self.units.insert(process, Unit::new(UnitKind::Steps(id)));
                 self.by_attempt.insert(id, process);
                 self.supervisor.start(*order, now);
             }
@@ -223,7 +223,8 @@ impl Executor {
                     self.waits.insert((until, id));
                 }
                 let prepared = self.prepared.clone();
-                self.slots.wait(id, paths, move |id, slot| prepared.send(Prepared::Slot(id, slot)));
+                self.slots
+                    .wait(id, paths, move |id, slot| prepared.send(PreparedTask::Slot(id, slot)));
             }
             Ask::Done(_) => {}
         }
@@ -341,11 +342,16 @@ impl Executor {
     }
 
     /// A task has made something ready.
-    pub fn on_prepared(&mut self, prepared: Prepared, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    pub fn on_prepared(
+        &mut self,
+        prepared: PreparedTask,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         match prepared {
-            Prepared::Report(report) => out.push(ExecutorEvent::Ended(report)),
-            Prepared::Turn(id, run, ask) => self.on_turn(id, run, ask, now, out),
-            Prepared::Slot(id, slot) => self.on_slot(id, slot, now, out),
+            PreparedTask::Report(report) => out.push(ExecutorEvent::Ended(report)),
+            PreparedTask::Turn(id, run, ask) => self.on_turn(id, run, ask, now, out),
+            PreparedTask::Slot(id, slot) => self.on_slot(id, slot, now, out),
         }
     }
 
@@ -360,7 +366,7 @@ impl Executor {
             match event {
                 ProcessEvent::Sampled { sample, cpu_percent } => {
                     if self.context.time_series.is_some()
-                        && let Some(What::Attempt(attempt)) =
+                        && let Some(UnitKind::Attempt(attempt)) =
                             self.units.get(&sample.id).map(|unit| &unit.what)
                     {
                         series += &attempt.sample_line(&sample, cpu_percent, crate::time::now_ms());
@@ -368,11 +374,11 @@ impl Executor {
                 }
                 ProcessEvent::Started { id, pid, at_ms } => {
                     let start = match self.units.get_mut(&id).map(|unit| &mut unit.what) {
-                        Some(What::Attempt(attempt)) => attempt.take_start(),
-                        Some(What::Steps(id)) => {
+                        Some(UnitKind::Attempt(attempt)) => attempt.take_start(),
+                        Some(UnitKind::Steps(id)) => {
                             self.steps.get_mut(id).and_then(|stepping| stepping.start.take())
                         }
-                        Some(What::Action(_)) | None => None,
+                        Some(UnitKind::Action(_)) | None => None,
                     };
                     let report = |attempt| {
                         ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms })
@@ -382,7 +388,7 @@ impl Executor {
                 ProcessEvent::Ended(exit) => {
                     if let Some(unit) = self.units.remove(&exit.id) {
                         if self.context.time_series.is_some()
-                            && let What::Attempt(attempt) = &unit.what
+                            && let UnitKind::Attempt(attempt) = &unit.what
                         {
                             series += &attempt.peak_line(&exit);
                         }
@@ -399,33 +405,33 @@ impl Executor {
     fn on_exit(
         &mut self,
         Unit { what, stop }: Unit,
-        exit: Box<Exit>,
+        exit: Box<ProcessExit>,
         now: Instant,
         out: &mut Vec<ExecutorEvent>,
     ) {
         match what {
-            What::Steps(attempt) => {
+            UnitKind::Steps(attempt) => {
                 self.by_attempt.remove(&attempt);
                 self.turn(attempt, Answer::Ended(exit), now, out);
             }
-            What::Attempt(attempt) => {
+            UnitKind::Attempt(attempt) => {
                 let attempt_id = attempt.reference().id;
                 let id = self.take_id(Some(attempt_id));
                 let (attempt, next) = attempt.on_exit(&self.context, *exit, stop, id);
                 match attempt {
                     Some(attempt) => {
-                        self.units.insert(id, Unit::new(What::Attempt(attempt)));
+                        self.units.insert(id, Unit::new(UnitKind::Attempt(attempt)));
                         self.by_attempt.insert(attempt_id, id);
                     }
                     None => drop(self.by_attempt.remove(&attempt_id)),
                 }
                 self.follow_attempt(next, now, out);
             }
-            What::Action(mut action) => {
+            UnitKind::Action(mut action) => {
                 let id = self.take_id(None);
                 let next = action.on_exit(&self.context, &exit, stop.is_some(), id);
-                if matches!(next, actions::Next::Run(_)) {
-                    self.units.insert(id, Unit::new(What::Action(action)));
+                if matches!(next, actions::AfterAction::Run(_)) {
+                    self.units.insert(id, Unit::new(UnitKind::Action(action)));
                 }
                 self.follow_action(next, now, out);
             }
@@ -445,27 +451,37 @@ impl Executor {
         });
     }
 
-    fn follow_attempt(&mut self, next: attempt::Next, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    fn follow_attempt(
+        &mut self,
+        next: attempt::AfterProcess,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         match next {
-            attempt::Next::Run(order) => self.supervisor.start(*order, now),
-            attempt::Next::Steps(attempt) => self.start_steps(*attempt, now, out),
-            attempt::Next::Report(finish) if finish.is_quick(&self.context) => {
+            attempt::AfterProcess::Run(order) => self.supervisor.start(*order, now),
+            attempt::AfterProcess::Steps(attempt) => self.start_steps(*attempt, now, out),
+            attempt::AfterProcess::Report(finish) if finish.is_quick(&self.context) => {
                 out.push(ExecutorEvent::Ended(Box::new(finish.report(&self.context))));
             }
-            attempt::Next::Report(finish) => {
+            attempt::AfterProcess::Report(finish) => {
                 let (context, prepared) = (self.context.clone(), self.prepared.clone());
                 self.tasks.push(move || {
-                    prepared.send_quietly(Prepared::Report(Box::new(finish.report(&context))));
+                    prepared.send_quietly(PreparedTask::Report(Box::new(finish.report(&context))));
                     FollowUp::Now
                 });
             }
         }
     }
 
-    fn follow_action(&mut self, next: actions::Next, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    fn follow_action(
+        &mut self,
+        next: actions::AfterAction,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         match next {
-            actions::Next::Run(order) => self.supervisor.start(*order, now),
-            actions::Next::Done(result) => out.push(ExecutorEvent::ActionEnded(result)),
+            actions::AfterAction::Run(order) => self.supervisor.start(*order, now),
+            actions::AfterAction::Done(result) => out.push(ExecutorEvent::ActionEnded(result)),
         }
     }
 }

@@ -182,7 +182,7 @@ impl Shared {
 /// What the guard's own process does: reads the runner's key, waits for the end of its standard
 /// input or for the runner's deadline, and ends what the runner left.
 pub fn watch() {
-    let mut input = Input { bytes: Vec::new() };
+    let mut input = GuardInput { bytes: Vec::new() };
     let Some((key, runner)) = input.introduction() else { return };
     match input.next() {
         Said::Goodbye => return,
@@ -217,7 +217,7 @@ fn boottime() -> Duration {
 }
 
 /// What the guard hears from its runner.
-struct Input {
+struct GuardInput {
     bytes: Vec<u8>,
 }
 
@@ -229,7 +229,7 @@ enum Said {
     Late,
 }
 
-impl Input {
+impl GuardInput {
     /// The first line: the runner's key and process id.
     fn introduction(&mut self) -> Option<(String, i32)> {
         loop {

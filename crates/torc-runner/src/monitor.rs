@@ -1,9 +1,9 @@
 //! Looks at all running processes in one pass over the process table and says what each tree uses.
 
-use crate::procfs::{self, Process, TICKS_PER_SECOND, Table};
+use crate::procfs::{self, Process, ProcessTable, TICKS_PER_SECOND};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
-use torc_fence::Owner;
+use torc_fence::RunnerOwner;
 
 /// A process to look at.
 #[derive(Clone, Debug)]
@@ -70,7 +70,11 @@ impl Usage {
 
 /// Everything that belongs to a tree: what descends from its leader, and orphans that carry its
 /// mark.
-pub fn members(table: &Table, owner: &Owner, watched: &[Watched]) -> HashMap<u64, Vec<Process>> {
+pub fn members(
+    table: &ProcessTable,
+    owner: &RunnerOwner,
+    watched: &[Watched],
+) -> HashMap<u64, Vec<Process>> {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let leaders: HashSet<i32> = watched.iter().map(|w| w.pid).collect();
     let mut roots: HashMap<u64, Vec<i32>> = watched.iter().map(|w| (w.id, vec![w.pid])).collect();
@@ -83,7 +87,7 @@ pub fn members(table: &Table, owner: &Owner, watched: &[Watched]) -> HashMap<u64
 }
 
 /// Looks at all of them once.
-pub fn sample(table: &Table, owner: &Owner, watched: &[Watched]) -> Vec<Sample> {
+pub fn sample(table: &ProcessTable, owner: &RunnerOwner, watched: &[Watched]) -> Vec<Sample> {
     let members = members(table, owner, watched);
     let of = |w: &Watched| {
         let tree = members.get(&w.id)?;
@@ -165,11 +169,11 @@ mod tests {
         let mut first = [0];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let owner = Owner::new("monitor");
+        let owner = RunnerOwner::new("monitor");
         let watched = [Watched { id: 3, pid, memory_limit: None }];
-        let samples = sample(&Table::read().unwrap(), &owner, &watched);
+        let samples = sample(&ProcessTable::read().unwrap(), &owner, &watched);
         let exact = [Watched { memory_limit: Some(1), ..watched[0].clone() }];
-        let exact = sample(&Table::read().unwrap(), &owner, &exact);
+        let exact = sample(&ProcessTable::read().unwrap(), &owner, &exact);
         drop(child.stdin.take());
         child.wait().unwrap();
         for samples in [samples, exact] {
@@ -178,6 +182,6 @@ mod tests {
             assert!(samples[0].memory_bytes < 80_000_000, "{samples:?}");
             assert!(samples[0].processes >= 2, "{samples:?}");
         }
-        assert_eq!(sample(&Table::read().unwrap(), &owner, &watched), []);
+        assert_eq!(sample(&ProcessTable::read().unwrap(), &owner, &watched), []);
     }
 }

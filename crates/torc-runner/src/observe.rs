@@ -3,7 +3,7 @@
 
 use crate::connection;
 use crate::monitor;
-use crate::supervisor::Exit;
+use crate::supervisor::ProcessExit;
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -131,7 +131,11 @@ fn stand(pid: i32) -> Option<String> {
 }
 
 /// What is known of a failed attempt beside its end.
-pub fn observed(exit: Option<&Exit>, stdout: Option<&Path>, stderr: Option<&Path>) -> Observed {
+pub fn observed(
+    exit: Option<&ProcessExit>,
+    stdout: Option<&Path>,
+    stderr: Option<&Path>,
+) -> Observed {
     let mut observed = Observed::default();
     if let Some(path) = stderr {
         excerpts(path, Stream::Stderr, TAIL_BYTES, &mut observed.excerpts);
@@ -226,8 +230,8 @@ fn decoded(bytes: &[u8]) -> String {
 
 /// The processes of one attempt.
 pub fn tree(
-    table: &torc_fence::procfs::Table,
-    owner: &torc_fence::Owner,
+    table: &torc_fence::procfs::ProcessTable,
+    owner: &torc_fence::RunnerOwner,
     id: u64,
     pid: i32,
 ) -> Vec<Process> {

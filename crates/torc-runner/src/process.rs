@@ -7,7 +7,7 @@ use crate::outputs::Before;
 use crate::places::is_of_a_step;
 use crate::plain::{self, Plain};
 use crate::procfs::TAG;
-use crate::sys::{self, Limits, Program, Spawn, SpawnError, Strings};
+use crate::sys::{self, KernelLimits, Program, Spawn, SpawnError, Strings};
 use crate::time;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -17,12 +17,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torc_fence::{Mark, Owner};
+use torc_fence::{Mark, RunnerOwner};
 use torc_model::plan::Shell;
 
 /// What to run and within which limits.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ProcessOrder {
     /// Names the process in this runner; never used twice.
     pub id: u64,
     /// Marks it and its descendants: see [`TAG`].
@@ -111,7 +111,7 @@ pub struct Setup {
     /// Memory limits by the kernel, where it lets us.
     pub cgroups: Option<Cgroups>,
     /// Tells which processes are the runner's.
-    pub owner: Owner,
+    pub owner: RunnerOwner,
     /// What its processes are found by.
     mark: Option<Mark>,
     /// How to do without a shell where none is needed.
@@ -149,7 +149,7 @@ impl Setup {
         let shell = find_shell();
         let plain = Plain::new(&shell, &env, &working_dir);
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        let (owner, mark) = (Owner::new(key), Mark::of_runner(key));
+        let (owner, mark) = (RunnerOwner::new(key), Mark::of_runner(key));
         if mark.is_none() {
             tracing::warn!(
                 "the limit on file locks is set already: jobs that empty their environment and leave their parents may survive a kill of this runner"
@@ -218,11 +218,11 @@ impl LaunchError {
 }
 
 /// Starts a process in a group of its own. Blocks until its program runs.
-pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
+pub fn launch(setup: &Setup, order: &ProcessOrder) -> Result<Launched, LaunchError> {
     let long;
     let (order, prelude) = match prepare(setup, order)? {
         Some(values) => {
-            long = Order { env: values.env, ..order.clone() };
+            long = ProcessOrder { env: values.env, ..order.clone() };
             (&long, values.prelude)
         }
         None => (order, String::new()),
@@ -274,7 +274,7 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
 }
 
 /// Looks at output files and writes what goes by file; the environment if that has changed.
-fn prepare(setup: &Setup, order: &Order) -> Result<Option<long::Values>, LaunchError> {
+fn prepare(setup: &Setup, order: &ProcessOrder) -> Result<Option<long::Values>, LaunchError> {
     let Some(rest) = &order.rest else { return Ok(None) };
     if let Some(outputs) = &rest.outputs {
         outputs.look(&setup.working_dir);
@@ -291,7 +291,7 @@ type Started = (i32, Option<OwnedFd>);
 
 fn start(
     setup: &Setup,
-    order: &Order,
+    order: &ProcessOrder,
     prelude: &str,
     group: Option<&Group>,
     stdio: [BorrowedFd<'_>; 3],
@@ -347,7 +347,7 @@ fn start(
 }
 
 /// Which part of an order is too long for the kernel although long ones went by file.
-fn too_long(order: &Order, program: &Path) -> String {
+fn too_long(order: &ProcessOrder, program: &Path) -> String {
     let values: usize = order.env.iter().map(|(name, value)| name.len() + value.len()).sum();
     let words: usize = order.argv.iter().map(String::len).sum();
     let kib = |bytes: usize| bytes.div_ceil(1024);
@@ -361,7 +361,7 @@ fn too_long(order: &Order, program: &Path) -> String {
 }
 
 /// A file with the shell text, if that is too long for an argument or values must be read first.
-fn script(order: &Order, prelude: &str) -> Result<Option<PathBuf>, LaunchError> {
+fn script(order: &ProcessOrder, prelude: &str) -> Result<Option<PathBuf>, LaunchError> {
     let is_long = order.text.len() > long::LONGEST || !prelude.is_empty();
     let dir = order.rest.as_ref().and_then(|rest| rest.files.dir.as_ref());
     let Some(dir) = dir.filter(|_| is_long && order.argv.is_empty()) else { return Ok(None) };
@@ -380,7 +380,7 @@ fn is_bash(shell: &Path) -> bool {
 /// after all.
 fn start_plainly(
     setup: &Setup,
-    order: &Order,
+    order: &ProcessOrder,
     group: Option<&Group>,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Option<Started> {
@@ -397,7 +397,7 @@ fn start_plainly(
 }
 
 /// Where a process finds its programs.
-fn env_path<'a>(setup: &'a Setup, order: &'a Order) -> Option<&'a OsStr> {
+fn env_path<'a>(setup: &'a Setup, order: &'a ProcessOrder) -> Option<&'a OsStr> {
     let own =
         order.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
     own.or_else(|| {
@@ -406,7 +406,11 @@ fn env_path<'a>(setup: &'a Setup, order: &'a Order) -> Option<&'a OsStr> {
 }
 
 /// The whole environment of a process. Of variables with one name the last wins.
-fn environment(setup: &Setup, order: &Order, more: &[(&str, &OsStr)]) -> io::Result<Strings> {
+fn environment(
+    setup: &Setup,
+    order: &ProcessOrder,
+    more: &[(&str, &OsStr)],
+) -> io::Result<Strings> {
     let own: Vec<(&[u8], &[u8])> = order
         .env
         .iter()
@@ -431,7 +435,7 @@ fn environment(setup: &Setup, order: &Order, more: &[(&str, &OsStr)]) -> io::Res
 
 fn run(
     setup: &Setup,
-    order: &Order,
+    order: &ProcessOrder,
     program: &Path,
     arguments: &[&OsStr],
     env: &Strings,
@@ -461,7 +465,7 @@ fn run(
     let path = text(path).map_err(SpawnError::Program)?;
     let dir = text(order.dir.as_ref().unwrap_or(&setup.working_dir));
     let dir = dir.map_err(SpawnError::Directory)?;
-    let limits = Limits {
+    let limits = KernelLimits {
         mark: setup.mark.map(|mark| mark.limits(order.id)),
         no_core: order.rest.as_ref().is_some_and(|rest| rest.no_core),
     };
@@ -469,7 +473,7 @@ fn run(
 }
 
 /// Files for both streams; none where output goes nowhere.
-fn open_sinks(order: &Order) -> Result<(Option<File>, Option<File>), LaunchError> {
+fn open_sinks(order: &ProcessOrder) -> Result<(Option<File>, Option<File>), LaunchError> {
     let stdout = open_sink(&order.stdout)?;
     let stderr = match &order.stderr {
         Sink::SameAsStdout => match &stdout {

@@ -3,12 +3,12 @@
 
 use crate::agent::{Hello, ToAgent};
 use crate::agents::{self, Agents};
-use crate::attempt::Context;
+use crate::attempt::AttemptContext;
 use crate::cgroup::Cgroups;
-use crate::config::{Config, RunnerEvent, Shutdown, Summary};
-use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
+use crate::config::{Config, RunnerEvent, RunnerSummary, Shutdown};
+use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event};
 use crate::error::Error;
-use crate::executor::{Executor, ExecutorEvent, Prepared};
+use crate::executor::{Executor, ExecutorEvent, PreparedTask};
 use crate::guard::Guard;
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
@@ -64,7 +64,7 @@ impl Runner {
 
     /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio
     /// runtime.
-    pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<Summary, Error> {
+    pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<RunnerSummary, Error> {
         let mut config = self.config;
         // First: the output directory is made where it is missing, and it may lie inside this one.
         let working_dir = config
@@ -126,7 +126,7 @@ impl Runner {
         let clock = guard.as_ref().map(Guard::clock);
         let pulse = heartbeat::start(&line, held.clone(), live.clone(), rhythm, clock)
             .map_err(|e| Error::system("start a thread", e))?;
-        let context = Arc::new(Context {
+        let context = Arc::new(AttemptContext {
             workflow_name: registered.workflow_name.clone(),
             workflow_id: config.workflow_id,
             key: key.clone(),
@@ -217,7 +217,7 @@ impl Runner {
         if let Some(guard) = guard {
             guard.dismiss();
         }
-        Ok(Summary {
+        Ok(RunnerSummary {
             runner_id: registered.id,
             reason,
             succeeded: counts.succeeded,
@@ -278,7 +278,7 @@ pub(crate) fn time_series(
 async fn start_agents(
     config: &mut Config,
     registered: &RunnerRegistered,
-    context: &Arc<Context>,
+    context: &Arc<AttemptContext>,
     presence: &Presence,
     events: &Mailbox<Event>,
     tell: &Teller,
@@ -363,7 +363,7 @@ fn steps(
     nodes: &[Node],
     hello: Hello,
     events: &Mailbox<Event>,
-    context: &Context,
+    context: &AttemptContext,
 ) -> Option<StepAgents> {
     if context.execution.mode != ExecutionMode::Slurm || config.agent.is_empty() {
         return None;
@@ -498,7 +498,7 @@ fn settings(
     registered: &RunnerRegistered,
     nodes: Vec<Node>,
     key: &str,
-) -> Settings {
+) -> DispatcherSettings {
     // Slurm kills what is left when its time is up; a limit that a user gave on a terminal is
     // when to begin to end.
     let (end_margin, reason_at_end) = match config.kind {
@@ -510,7 +510,7 @@ fn settings(
     };
     let idle =
         u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
-    Settings {
+    DispatcherSettings {
         runner_id: registered.id,
         key: key.into(),
         capacity: config.capacity.clone(),
@@ -557,7 +557,7 @@ struct Engine {
     executor: Executor,
     tasks: Arc<Tasks>,
     done: Inbox<Done>,
-    reports: Inbox<Prepared>,
+    reports: Inbox<PreparedTask>,
     events: Inbox<Event>,
     lanes: Lanes,
     exchange: Arc<Exchange>,
@@ -571,7 +571,7 @@ struct Engine {
 #[derive(Default)]
 struct Scratch {
     done: Vec<Done>,
-    reports: Vec<Prepared>,
+    reports: Vec<PreparedTask>,
     events: Vec<Event>,
     facts: Vec<ExecutorEvent>,
     effects: Vec<Effect>,
@@ -581,7 +581,7 @@ impl Engine {
     #[expect(clippy::too_many_arguments, reason = "called once, where all parts meet")]
     fn new(
         dispatcher: Dispatcher,
-        context: Arc<Context>,
+        context: Arc<AttemptContext>,
         rules: Rules,
         key: &str,
         events: Inbox<Event>,

@@ -3,7 +3,7 @@
 //! limits, measuring and ending are the same as everywhere.
 
 use crate::agent::{GIVEN_UP_AFTER, Hello, ToAgent};
-use crate::agents::{Link, now_ms, read, srun, write};
+use crate::agents::{AgentLink, now_ms, read, srun, write};
 use crate::attempt::{lost_report, step_failed_report};
 use crate::dispatcher::Event;
 use crate::mailbox::Mailbox;
@@ -102,7 +102,8 @@ impl Shared {
         };
         let mut command = srun(&self.program, self.num_cpus, place);
         command.arg(format!("--job-name={name}")).args(&self.program);
-        let greeted = Link::open(command, place).and_then(|(link, pipe)| link.greet(pipe, &hello));
+        let greeted =
+            AgentLink::open(command, place).and_then(|(link, pipe)| link.greet(pipe, &hello));
         let failure = match greeted {
             Ok(greeted) => {
                 let (input, child, output) = greeted.into_parts();

@@ -15,14 +15,14 @@
 mod facts;
 mod looks;
 
-pub use facts::{Done, Exit, How, ProcessEvent, Rules, Sent, StopReason};
+pub use facts::{Done, How, ProcessEvent, ProcessExit, Rules, Sent, StopReason};
 
-use crate::cleanup::{self, Ended, Remains, Scanner, Strangers};
+use crate::cleanup::{self, Ended, ProcessScanner, Remains, SweepMemory};
 use crate::mailbox::Mailbox;
 use crate::monitor::{self, Usage};
 use crate::observe::{self, Look, Recent};
-use crate::process::{LaunchError, Launched, Order, Setup, launch};
-use crate::procfs::Table;
+use crate::process::{LaunchError, Launched, ProcessOrder, Setup, launch};
+use crate::procfs::ProcessTable;
 use crate::sys::{self, Poller, Reap, Reaped};
 use crate::tasks::{Child, FollowUp, Tasks};
 use crate::time;
@@ -50,7 +50,7 @@ const SCAN_SHARE: u32 = 20;
 const QUIET: Duration = Duration::from_millis(20);
 
 struct Live {
-    order: Arc<Order>,
+    order: Arc<ProcessOrder>,
     state: State,
     stop: Option<Stop>,
     journal: Vec<Sent>,
@@ -92,7 +92,7 @@ pub struct Supervisor {
     tasks: Arc<Tasks>,
     answers: Mailbox<Done>,
     poller: Arc<Poller>,
-    scanner: Arc<Scanner>,
+    scanner: Arc<ProcessScanner>,
     live: HashMap<u64, Live>,
     alarms: BTreeSet<(Instant, u64)>,
     next_sample: Option<Instant>,
@@ -102,7 +102,7 @@ pub struct Supervisor {
     next_sweep: Option<Instant>,
     is_sweeping: bool,
     sweep_cost: Duration,
-    strangers: Strangers,
+    strangers: SweepMemory,
     next_scan: Instant,
     /// When to look for launches whose message rang no bell.
     next_look: Option<Instant>,
@@ -136,7 +136,7 @@ impl Supervisor {
             next_sweep: None,
             is_sweeping: false,
             sweep_cost: Duration::ZERO,
-            strangers: Strangers::default(),
+            strangers: SweepMemory::default(),
             next_scan: Instant::now(),
             next_look: None,
             newest: 0,
@@ -164,7 +164,7 @@ impl Supervisor {
     }
 
     /// Starts a process.
-    pub fn start(&mut self, order: Order, now: Instant) {
+    pub fn start(&mut self, order: ProcessOrder, now: Instant) {
         let id = order.id;
         self.newest = self.newest.max(id);
         let order = Arc::new(order);
@@ -252,7 +252,13 @@ impl Supervisor {
     }
 
     /// Signals the whole tree of a process and sets its next alarm.
-    fn signal(&mut self, id: u64, signal: Signal, table: &mut Option<Arc<Table>>, now: Instant) {
+    fn signal(
+        &mut self,
+        id: u64,
+        signal: Signal,
+        table: &mut Option<Arc<ProcessTable>>,
+        now: Instant,
+    ) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let launched = match &live.state {
             // A process that is just being started is signaled as soon as it is there.
@@ -379,7 +385,7 @@ impl Supervisor {
     fn on_not_launched(&mut self, id: u64, error: LaunchError, out: &mut Vec<ProcessEvent>) {
         let Some(live) = self.live.remove(&id) else { return };
         let at_ms = time::now_ms();
-        out.push(ProcessEvent::Ended(Box::new(Exit {
+        out.push(ProcessEvent::Ended(Box::new(ProcessExit {
             id,
             how: How::NotStarted(error),
             started_ms: at_ms,
@@ -515,7 +521,7 @@ impl Supervisor {
             (None, Some(signal)) => How::Signal(signal),
             (None, None) => How::Code(gone.status.into_raw()),
         };
-        out.push(ProcessEvent::Ended(Box::new(Exit {
+        out.push(ProcessEvent::Ended(Box::new(ProcessExit {
             id,
             how,
             started_ms: launched.started_ms,

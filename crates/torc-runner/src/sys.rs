@@ -11,7 +11,7 @@ mod start;
 pub use linux::prefer_short_turns;
 #[cfg(test)]
 pub use start::Std;
-pub use start::{Limits, Program, Spawn, SpawnError, Strings};
+pub use start::{KernelLimits, Program, Spawn, SpawnError, Strings};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};

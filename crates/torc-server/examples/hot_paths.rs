@@ -12,7 +12,7 @@ use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::status::RunnerKind;
 use torc_server::boot::{Database, Options};
 use torc_server::store::Store;
-use torc_spec::{Format, Source};
+use torc_spec::{Source, SpecFormat};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -38,7 +38,7 @@ fn run(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 fn source(text: String) -> Source {
-    Source::new("spec.yaml", text, Format::Yaml)
+    Source::new("spec.yaml", text, SpecFormat::Yaml)
 }
 
 /// A file of 100 jobs.

@@ -6,7 +6,7 @@
 
 use crate::blocking::blocking;
 use crate::mail::Mail;
-use crate::notify::{self, Message};
+use crate::notify::{self, NotificationText};
 use crate::store::{DueDelivery, Store};
 use axum::http::{Request, Uri};
 use base64::Engine as _;
@@ -93,7 +93,7 @@ async fn deliver(delivery: &DueDelivery, base: &str) -> Result<(), String> {
     let Some(kind) = delivery.kind else { return send(delivery, None).await };
     let payload: serde_json::Value =
         serde_json::from_str(&delivery.payload).map_err(|e| e.to_string())?;
-    let message = Message::of(&payload, base);
+    let message = NotificationText::of(&payload, base);
     match kind {
         NotifyKind::Slack | NotifyKind::Teams | NotifyKind::Ntfy => {
             send(delivery, Some((kind, &message))).await
@@ -111,7 +111,10 @@ async fn deliver(delivery: &DueDelivery, base: &str) -> Result<(), String> {
 }
 
 /// Posts a delivery, signed, or a message as its channel wants it.
-async fn send(delivery: &DueDelivery, told: Option<(NotifyKind, &Message)>) -> Result<(), String> {
+async fn send(
+    delivery: &DueDelivery,
+    told: Option<(NotifyKind, &NotificationText)>,
+) -> Result<(), String> {
     let uri: Uri = delivery.url.parse().map_err(|e| format!("bad URL: {e}"))?;
     let host = uri.host().ok_or("the URL has no host")?.trim_matches(['[', ']']).to_owned();
     let secure = uri.scheme_str() == Some("https");

@@ -24,7 +24,7 @@ pub struct Places {
 
 /// Files and their size.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Files {
+pub struct FoundFiles {
     /// How many.
     pub count: i64,
     /// Bytes in all.
@@ -35,7 +35,7 @@ pub struct Files {
 #[derive(Clone, Default, Debug)]
 pub struct Found {
     /// By workflow.
-    pub files: HashMap<WorkflowId, Files>,
+    pub files: HashMap<WorkflowId, FoundFiles>,
     /// Directories that are not there, or not for us to read.
     pub unseen: Vec<String>,
 }
@@ -148,7 +148,7 @@ mod tests {
             workflows: [WorkflowId(1)].into(),
         };
         let counted = find(&places, Deed::Count).unwrap();
-        assert_eq!(counted.files[&WorkflowId(1)], Files { count: 4, bytes: 20 });
+        assert_eq!(counted.files[&WorkflowId(1)], FoundFiles { count: 4, bytes: 20 });
         assert_eq!(counted.unseen, [gone]);
         assert_eq!(find(&places, Deed::Remove).unwrap().files, counted.files);
         let left = all.iter().filter(|name| dir.path().join(name).exists()).count();

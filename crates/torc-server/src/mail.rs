@@ -1,7 +1,7 @@
 //! Messages to people by mail: one message, one conversation with a relay.
 
 use crate::blocking::blocking;
-use crate::notify::Message;
+use crate::notify::NotificationText;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ pub struct Mail {
     from: String,
     /// `HOST:PORT`.
     relay: String,
-    tls: Tls,
+    tls: MailTls,
 }
 
 /// How the way to a relay is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tls {
+enum MailTls {
     /// Not at all.
     No,
     /// After `STARTTLS`; a relay that does not know it gets nothing.
@@ -35,16 +35,16 @@ impl Mail {
         let rest = target.strip_prefix("mailto:").ok_or("mail goes to `mailto:ADDRESS`")?;
         let (to, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut relay, mut from) = ("localhost:25".to_owned(), "torc@localhost".to_owned());
-        let mut tls = Tls::No;
+        let mut tls = MailTls::No;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("smtp", host)) if !host.is_empty() => {
                     let (scheme, host) = host.split_once("://").unwrap_or(("smtp", host));
                     let port;
                     (tls, port) = match scheme {
-                        "smtp" => (Tls::No, 25),
-                        "starttls" => (Tls::Upgraded, 587),
-                        "smtps" => (Tls::FromTheStart, 465),
+                        "smtp" => (MailTls::No, 25),
+                        "starttls" => (MailTls::Upgraded, 587),
+                        "smtps" => (MailTls::FromTheStart, 465),
                         other => {
                             let known = "`smtps`, `starttls` and `smtp`";
                             return Err(format!(
@@ -75,7 +75,7 @@ impl Mail {
     }
 
     /// Hands a message to the relay.
-    pub async fn send(&self, message: &Message, id: i64) -> Result<(), String> {
+    pub async fn send(&self, message: &NotificationText, id: i64) -> Result<(), String> {
         let mut talk = self.connect().await?;
         talk.expect(250, &format!("MAIL FROM:<{}>\r\n", self.from)).await?;
         for to in &self.to {
@@ -89,15 +89,15 @@ impl Mail {
     }
 
     /// A conversation with the relay that is ready for a message.
-    async fn connect(&self) -> Result<Talk, String> {
+    async fn connect(&self) -> Result<SmtpTalk, String> {
         let tcp = TcpStream::connect(&self.relay)
             .await
             .map_err(|e| format!("failed to connect to the relay {}: {e}", self.relay))?;
         let stream = match self.tls {
-            Tls::No => Talk::greeted(Box::new(tcp)).await?,
-            Tls::FromTheStart => Talk::greeted(self.encrypt(tcp).await?).await?,
-            Tls::Upgraded => {
-                let mut plain = Talk::new(tcp);
+            MailTls::No => SmtpTalk::greeted(Box::new(tcp)).await?,
+            MailTls::FromTheStart => SmtpTalk::greeted(self.encrypt(tcp).await?).await?,
+            MailTls::Upgraded => {
+                let mut plain = SmtpTalk::new(tcp);
                 plain.expect(220, "").await?;
                 plain.expect(250, "EHLO torc\r\n").await?;
                 plain.expect(220, "STARTTLS\r\n").await?;
@@ -106,7 +106,7 @@ impl Mail {
                 if !plain.stream.buffer().is_empty() {
                     return Err("the relay said more than it was asked before encryption".into());
                 }
-                let mut talk = Talk::new(self.encrypt(plain.stream.into_inner()).await?);
+                let mut talk = SmtpTalk::new(self.encrypt(plain.stream.into_inner()).await?);
                 talk.expect(250, "EHLO torc\r\n").await?;
                 talk
             }
@@ -125,7 +125,7 @@ impl Mail {
         Ok(Box::new(stream.map_err(|e| format!("failed to encrypt: {e}"))?))
     }
 
-    fn text(&self, message: &Message, id: i64) -> String {
+    fn text(&self, message: &NotificationText, id: i64) -> String {
         let whole: String = message.lines().map(|line| format!("{line}\r\n")).collect();
         let encoded_body = STANDARD.encode(whole);
         let lines: Vec<&str> = encoded_body
@@ -181,11 +181,11 @@ fn tls_config() -> Result<rustls::ClientConfig, String> {
 }
 
 /// A conversation by SMTP.
-struct Talk<S = Stream> {
+struct SmtpTalk<S = Stream> {
     stream: BufReader<S>,
 }
 
-impl Talk {
+impl SmtpTalk {
     /// The relay has said who it is, and heard who we are.
     async fn greeted(stream: Stream) -> Result<Self, String> {
         let mut talk = Self::new(stream);
@@ -195,7 +195,7 @@ impl Talk {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SmtpTalk<S> {
     fn new(stream: S) -> Self {
         Self { stream: BufReader::new(stream) }
     }
@@ -231,8 +231,10 @@ mod tests {
         let mail = Mail::parse("mailto:a@x.org,b@y.org?smtp=relay:2525&from=torc@z.org").unwrap();
         assert_eq!((mail.to.len(), &*mail.relay, &*mail.from), (2, "relay:2525", "torc@z.org"));
         assert_eq!(Mail::parse("mailto:a@x.org?smtp=relay").unwrap().relay, "relay:25");
-        let ways =
-            [("smtps://r", "r:465", Tls::FromTheStart), ("starttls://r:25", "r:25", Tls::Upgraded)];
+        let ways = [
+            ("smtps://r", "r:465", MailTls::FromTheStart),
+            ("starttls://r:25", "r:25", MailTls::Upgraded),
+        ];
         for (way, relay, tls) in ways {
             let mail = Mail::parse(&format!("mailto:a@x.org?smtp={way}")).unwrap();
             assert_eq!((&*mail.relay, mail.tls), (relay, tls));

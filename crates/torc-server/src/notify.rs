@@ -19,7 +19,7 @@ use torc_model::api::NotifyKind;
 
 /// What a message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
+pub struct NotificationText {
     /// One line, with the workflow's name.
     pub title: String,
     /// More.
@@ -40,7 +40,7 @@ fn line(value: &Value) -> String {
     }
 }
 
-impl Message {
+impl NotificationText {
     /// The message of a row of the outbox; `base` is the server's address.
     pub fn of(payload: &Value, base: &str) -> Self {
         let name = line(&payload["workflow_name"]);
@@ -186,7 +186,7 @@ fn encoded(text: &str) -> String {
 /// input. Ends it, with what it started, when it takes too long.
 pub fn run(
     argv: &[String],
-    message: &Message,
+    message: &NotificationText,
     payload: &str,
     limit: Duration,
 ) -> Result<(), String> {
@@ -229,11 +229,11 @@ pub fn run(
 mod tests {
     use super::*;
 
-    fn failure(name: &str) -> Message {
+    fn failure(name: &str) -> NotificationText {
         let payload = json!({
             "event": "failure", "workflow_id": 7, "workflow_name": name, "job_name": "a", "cause": "exit", "return_code": 3
         });
-        Message::of(&payload, "https://torc.example.org/")
+        NotificationText::of(&payload, "https://torc.example.org/")
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(message.link.as_deref(), Some("https://torc.example.org/ui/w/7"));
         let end = |counts: Value| {
             let payload = json!({"event": "end", "workflow_name": "sweep", "workflow_id": 1, "counts": counts});
-            Message::of(&payload, "").title
+            NotificationText::of(&payload, "").title
         };
         assert_eq!(end(json!({"completed": 4})), "sweep: all 4 jobs succeeded");
         let bad = json!({"completed": 3, "failed": 1, "canceled": 2});

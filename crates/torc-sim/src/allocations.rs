@@ -9,7 +9,7 @@ use torc_engine::{
 };
 use torc_model::api::ErrorCode;
 use torc_model::ids::RunnerId;
-use torc_model::slurm::{Ending, Verdict};
+use torc_model::slurm::{AllocationEnding, Verdict};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
 /// No other submitter gets an allocation for this long.
@@ -140,7 +140,7 @@ impl Server {
             let mut look = row.life.look(&item.verdict, item.is_missing);
             let mut verdict = item.verdict.clone();
             if look == Look::Missing && self.sabotage == Some(Sabotage::MissingIsOver) {
-                (look, verdict) = (Look::Over, Verdict::Ended(Ending::vanished()));
+                (look, verdict) = (Look::Over, Verdict::Ended(AllocationEnding::vanished()));
             }
             let sighting =
                 Sighting { state: "SEEN".into(), reason: None, job: None, expected_start: None };

@@ -5,7 +5,7 @@ use crate::wire::{Answer, Inside, Request, Seen, Sent, Wish};
 use crate::world::{Client, Event, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{AllocationStatus, Cause};
 
 /// Between two rounds of a submitter.
@@ -211,7 +211,14 @@ impl World {
                     let is_long = missing.is_some_and(|since| wall - since > VANISHED);
                     // A living one is forgotten for a moment, not for good.
                     let is_over = is_long && job.is_none();
-                    (if is_over { Verdict::Ended(Ending::vanished()) } else { unknown() }, true)
+                    (
+                        if is_over {
+                            Verdict::Ended(AllocationEnding::vanished())
+                        } else {
+                            unknown()
+                        },
+                        true,
+                    )
                 }
                 Some((_, job)) => (verdict_of(job.state, self.now), false),
             };
@@ -245,13 +252,13 @@ impl World {
 
 fn verdict_of(state: State, now: i64) -> Verdict {
     match state {
-        State::Waiting => Verdict::Alive { phase: Phase::Waiting, reason: None },
-        State::Running(_) => Verdict::Alive { phase: Phase::Running, reason: None },
+        State::Waiting => Verdict::Alive { phase: AllocationPhase::Waiting, reason: None },
+        State::Running(_) => Verdict::Alive { phase: AllocationPhase::Running, reason: None },
         // Its processes are ended first.
         State::Ended(at, _) if now - at < 5_000 => {
-            Verdict::Alive { phase: Phase::Leaving, reason: None }
+            Verdict::Alive { phase: AllocationPhase::Leaving, reason: None }
         }
-        State::Ended(_, cause) => Verdict::Ended(Ending {
+        State::Ended(_, cause) => Verdict::Ended(AllocationEnding {
             state: cause.as_str().to_owned(),
             cause,
             text: "it is over".into(),

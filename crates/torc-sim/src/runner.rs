@@ -20,8 +20,8 @@ use torc_model::slurm::logs::LastWord;
 use torc_model::status::{Cause, EndDetail, JobStatus};
 use torc_model::steps::{Item, StepEvent};
 use torc_runner::decisions::{
-    ActionResult, Dispatcher, Effect, Event as Fact, HeldList, Live, Rhythm, Settings, StopReason,
-    unstarted_report,
+    ActionResult, Dispatcher, DispatcherSettings, Effect, Event as Fact, HeldList, Live, Rhythm,
+    StopReason, unstarted_report,
 };
 use torc_runner::{Prefetch, Shutdown};
 
@@ -507,7 +507,7 @@ impl World {
     fn on_registered(&mut self, slot: usize, id: RunnerId) {
         let place = &self.scenario.slots[slot];
         let is_slurm = place.sight == Sight::Slurm;
-        let settings = Settings {
+        let settings = DispatcherSettings {
             runner_id: id,
             key: format!("{slot}.{}", self.runners[slot].incarnation),
             capacity: place.capacity.clone(),

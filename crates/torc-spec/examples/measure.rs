@@ -2,7 +2,7 @@
 //! measure`.
 
 use std::time::Instant;
-use torc_spec::{Format, Source};
+use torc_spec::{Source, SpecFormat};
 
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -10,7 +10,7 @@ fn peak_mib() -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-fn measure(name: &str, text: String, format: Format) {
+fn measure(name: &str, text: String, format: SpecFormat) {
     let start = Instant::now();
     let parsed = torc_spec::parse(&Source::new(name, text, format));
     let read = start.elapsed();
@@ -41,13 +41,13 @@ fn main() {
     let explicit = format!(
         "name: x\nresource_requirements: [{{name: small, num_cpus: 1}}]\njobs:\n{explicit_yaml}{more}"
     );
-    let cases: Vec<(&str, String, Format)> = vec![
+    let cases: Vec<(&str, String, SpecFormat)> = vec![
         (
             "sweep",
             format!(
                 "name: x\njobs:\n  - {{name: 'a_{{i:06d}}', command: 'run --n {{i}}', parameters: {{i: '1:{n}'}}}}\n"
             ),
-            Format::Yaml,
+            SpecFormat::Yaml,
         ),
         (
             "sweep, files, collector",
@@ -56,7 +56,7 @@ fn main() {
                  - {{name: 'a_{{i}}', command: 'run {{i}} > ${{files.output.f_{{i}}}}', use_parameters: [i]}}\n  \
                  - {{name: all, command: 'cat out/*', depends_on_regexes: ['^a_']}}\n"
             ),
-            Format::Yaml,
+            SpecFormat::Yaml,
         ),
         (
             "pairs by regex",
@@ -65,7 +65,7 @@ fn main() {
                  - {{name: 'b_{{i}}', command: 'true', use_parameters: [i], depends_on_regexes: ['^a_{{i}}$']}}\n",
                 n / 2
             ),
-            Format::Yaml,
+            SpecFormat::Yaml,
         ),
         (
             "pairs by regex with classes",
@@ -74,9 +74,9 @@ fn main() {
                  - {{name: 'b_{{i}}', command: 'true', use_parameters: [i], depends_on_regexes: ['a_{{i}}_[xy]$']}}\n",
                 n / 2
             ),
-            Format::Yaml,
+            SpecFormat::Yaml,
         ),
-        ("one by one", explicit.clone(), Format::Yaml),
+        ("one by one", explicit.clone(), SpecFormat::Yaml),
     ];
     if only.as_deref().is_none_or(|only| only == "a million") {
         let jobs: Vec<String> =
@@ -84,7 +84,7 @@ fn main() {
         measure(
             "a million",
             format!("{{\"name\":\"x\",\"jobs\":[{}]}}", jobs.join(",")),
-            Format::Json,
+            SpecFormat::Json,
         );
     }
     for (name, text, format) in cases {
@@ -93,9 +93,10 @@ fn main() {
         }
     }
     if only.as_deref().is_none_or(|only| only == "formats") {
-        let spec =
-            torc_spec::parse(&Source::new("x", explicit, Format::Yaml)).expect("it is valid").spec;
-        for format in Format::ALL {
+        let spec = torc_spec::parse(&Source::new("x", explicit, SpecFormat::Yaml))
+            .expect("it is valid")
+            .spec;
+        for format in SpecFormat::ALL {
             measure("one by one, written back", spec.write(format), format);
         }
     }

@@ -12,7 +12,7 @@ use torc_model::plan::{Job, Plan};
 
 /// The size of the largest node that is known, to tell jobs that would never start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Machine {
+pub struct LargestNode {
     /// CPUs.
     pub num_cpus: u32,
     /// Memory in bytes.
@@ -25,14 +25,14 @@ pub struct Machine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Site<'a> {
     /// The largest node.
-    pub machine: Option<Machine>,
+    pub machine: Option<LargestNode>,
     /// The directory that paths of files start from.
     pub dir: Option<&'a Path>,
 }
 
 /// A plan with everything that can be said about it beforehand.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedPlan {
     /// The plan.
     pub plan: Plan,
     /// Its shape.
@@ -53,7 +53,7 @@ pub struct Analysis {
     /// Most jobs in one stage: how many could run at once.
     pub width: usize,
     /// Jobs of one stage can run at the same time.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<PlanStage>,
     /// The chain that takes longest, by the runtimes that jobs ask for, else by the number of jobs.
     pub critical_path: Vec<String>,
     /// How long that chain takes at most, if every job in it has a runtime.
@@ -66,7 +66,7 @@ pub struct Analysis {
 
 /// Jobs that can run at the same time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Stage {
+pub struct PlanStage {
     /// How many jobs.
     pub jobs: usize,
     /// Indexes of the graph's nodes.
@@ -77,14 +77,14 @@ pub struct Stage {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Graph {
     /// The nodes.
-    pub nodes: Vec<GraphNode>,
+    pub nodes: Vec<PlanNode>,
     /// From a node to one that waits for it.
     pub edges: Vec<(usize, usize)>,
 }
 
 /// One job, or all instances of a definition in one stage.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct GraphNode {
+pub struct PlanNode {
     /// Name of the job or of the definition.
     pub name: String,
     /// How many jobs it stands for.
@@ -93,7 +93,7 @@ pub struct GraphNode {
     pub stage: usize,
 }
 
-impl GraphNode {
+impl PlanNode {
     /// The name, with the number of jobs if it is not one.
     pub fn label(&self) -> String {
         if self.jobs == 1 { self.name.clone() } else { format!("{} x{}", self.name, self.jobs) }
@@ -106,13 +106,13 @@ const MAX_DRAWN: usize = 60;
 impl Spec {
     /// Plans, and looks for everything doubtful. Of the directory only the names of input files are
     /// looked up.
-    pub fn check(&self, site: Site<'_>) -> Result<Checked, Diagnostics> {
+    pub fn check(&self, site: Site<'_>) -> Result<CheckedPlan, Diagnostics> {
         let planned = plan::plan(self, self.to_json())?;
         let mut warnings = planned.warnings;
         warnings.extend(lint::lint(self, &planned.plan, &planned.origins, site));
         warnings.sort();
         let analysis = analyse(self, &planned.plan, &planned.origins);
-        Ok(Checked { plan: planned.plan, analysis, warnings })
+        Ok(CheckedPlan { plan: planned.plan, analysis, warnings })
     }
 }
 
@@ -166,7 +166,8 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
     let names: Vec<String> = spec.document.jobs().map(|job| job.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let count = stage.iter().map(|stage| stage + 1).max().unwrap_or(0);
-    let mut stages: Vec<Stage> = (0..count).map(|_| Stage { jobs: 0, nodes: Vec::new() }).collect();
+    let mut stages: Vec<PlanStage> =
+        (0..count).map(|_| PlanStage { jobs: 0, nodes: Vec::new() }).collect();
     stage.iter().for_each(|stage| stages[*stage].jobs += 1);
     for (index, node) in graph.nodes.iter().enumerate() {
         stages[node.stage - 1].nodes.push(index);
@@ -188,12 +189,12 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
 fn graph_of(spec: &Spec, plan: &Plan, origins: &[usize], stage: &[usize]) -> Graph {
     let many = plan.jobs.len() > MAX_DRAWN;
     let mut groups: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    let mut nodes: Vec<GraphNode> = Vec::new();
+    let mut nodes: Vec<PlanNode> = Vec::new();
     let mut node_of = Vec::with_capacity(plan.jobs.len());
     for (index, job) in plan.jobs.iter().enumerate() {
         let key = if many { (origins[index], stage[index]) } else { (index, 0) };
         let node = *groups.entry(key).or_insert_with(|| {
-            nodes.push(GraphNode { name: job.name.clone(), jobs: 0, stage: stage[index] + 1 });
+            nodes.push(PlanNode { name: job.name.clone(), jobs: 0, stage: stage[index] + 1 });
             nodes.len() - 1
         });
         nodes[node].jobs += 1;

@@ -156,7 +156,7 @@ impl Diagnostic {
         self.place.as_ref().map(|place| (place.line, place.column))
     }
 
-    fn render(&self, out: &mut String, paint: &Paint) {
+    fn render(&self, out: &mut String, paint: &DiagnosticPaint) {
         let (open, close) = paint.severity(self.severity);
         out.push_str(&format!(
             "{open}{}{close}: {}\n",
@@ -202,7 +202,7 @@ impl Place {
         out: &mut String,
         gutter: usize,
         label: Option<&str>,
-        paint: &Paint,
+        paint: &DiagnosticPaint,
         severity: Severity,
     ) {
         let label = label.map(|label| printable(label).into_owned());
@@ -282,11 +282,11 @@ impl Window {
     }
 }
 
-struct Paint {
+struct DiagnosticPaint {
     color: bool,
 }
 
-impl Paint {
+impl DiagnosticPaint {
     fn severity(&self, severity: Severity) -> (&'static str, &'static str) {
         match (self.color, severity) {
             (false, _) => ("", ""),
@@ -397,7 +397,7 @@ impl Diagnostics {
 
     /// For a terminal: each with its line and a marker, one blank line between them.
     pub fn render(&self, color: bool) -> String {
-        let paint = Paint { color };
+        let paint = DiagnosticPaint { color };
         let mut out = String::new();
         for (position, diagnostic) in self.0.iter().enumerate() {
             if position > 0 {

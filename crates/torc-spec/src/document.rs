@@ -170,27 +170,29 @@ pub(crate) struct JobSpec {
     pub command: Option<String>,
     pub depends_on: Vec<String>,
     #[serde(flatten, deserialize_with = "sparse")]
-    rest: Sparse<JobRest>,
+    rest: Sparse<RareJobKeys>,
 }
 
 impl std::ops::Deref for JobSpec {
-    type Target = JobRest;
+    type Target = RareJobKeys;
 
-    fn deref(&self) -> &JobRest {
+    fn deref(&self) -> &RareJobKeys {
         &self.rest
     }
 }
 
-torc_model::plain!(JobRest);
+torc_model::plain!(RareJobKeys);
 
-fn sparse<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Sparse<JobRest>, D::Error> {
-    JobRest::deserialize(deserializer).map(Sparse::from)
+fn sparse<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Sparse<RareJobKeys>, D::Error> {
+    RareJobKeys::deserialize(deserializer).map(Sparse::from)
 }
 
 /// What few jobs have.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct JobRest {
+pub(crate) struct RareJobKeys {
     pub steps: Option<Value>,
     pub map: Option<Value>,
     pub reduce: Option<String>,

@@ -32,12 +32,12 @@ mod template;
 mod values;
 mod write;
 
-pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Site, Stage};
+pub use analysis::{Analysis, CheckedPlan, Graph, LargestNode, PlanNode, PlanStage, Site};
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity, nearest};
 pub use keys::PRIORITIES;
 pub use plan::Present;
 pub use read::{MAX_NAME, check_name};
 pub use recovery::Recovery;
 pub use schema::json_schema;
-pub use source::{Format, Source};
+pub use source::{Source, SpecFormat};
 pub use spec::{Parsed, Raw, Spec, parse};

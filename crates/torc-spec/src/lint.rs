@@ -1,6 +1,6 @@
 //! Doubts that are no mistakes: unused names, jobs that fit nowhere, rules that never match.
 
-use crate::analysis::{Machine, Site};
+use crate::analysis::{LargestNode, Site};
 use crate::diagnostic::{Diagnostic, Diagnostics, excerpt, suggest};
 use crate::node::At;
 use crate::spec::Spec;
@@ -8,7 +8,7 @@ use crate::template;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use torc_model::plan::{ActionKind, Plan};
-use torc_model::steps::Role;
+use torc_model::steps::MapRole;
 use torc_model::units::{Memory, Runtime};
 use torc_model::words::count;
 
@@ -344,7 +344,7 @@ impl Lint<'_> {
     }
 
     /// Jobs that fit into no node: the machine at hand, or what their scheduler asks for.
-    fn sizes(&mut self, machine: Option<Machine>) {
+    fn sizes(&mut self, machine: Option<LargestNode>) {
         let plan = self.plan;
         let mut said: HashSet<usize> = HashSet::new();
         for (job, origin) in plan.jobs.iter().zip(self.origins) {
@@ -428,7 +428,7 @@ impl Lint<'_> {
                 .extra
                 .map
                 .as_ref()
-                .is_some_and(|map| matches!(Role::from_value(map), Ok(Role::Item { .. })))
+                .is_some_and(|map| matches!(MapRole::from_value(map), Ok(MapRole::Item { .. })))
             {
                 continue;
             }

@@ -457,20 +457,20 @@ impl<'de> IntoDeserializer<'de, de::value::Error> for Owned {
 
 /// A key or an index on the way from the root to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum PathStep {
     /// Key of a map.
     Key(Cow<'static, str>),
     /// Index into a list.
     Index(usize),
 }
 
-impl From<&str> for Step {
+impl From<&str> for PathStep {
     fn from(key: &str) -> Self {
         Self::Key(key.to_owned().into())
     }
 }
 
-impl From<usize> for Step {
+impl From<usize> for PathStep {
     fn from(index: usize) -> Self {
         Self::Index(index)
     }
@@ -478,11 +478,11 @@ impl From<usize> for Step {
 
 /// The way from the root to a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Path(pub Vec<Step>);
+pub struct NodePath(pub Vec<PathStep>);
 
-impl Path {
+impl NodePath {
     /// One step further.
-    pub fn join(&self, step: impl Into<Step>) -> Self {
+    pub fn join(&self, step: impl Into<PathStep>) -> Self {
         let mut steps = self.0.clone();
         steps.push(step.into());
         Self(steps)
@@ -493,16 +493,16 @@ impl Path {
         let mut node = root;
         for (depth, step) in self.0.iter().enumerate() {
             let next = match (step, &node.kind) {
-                (Step::Key(key), _) => node.get(key),
-                (Step::Index(index), Kind::List(items)) => items.get(*index),
-                (Step::Index(index), Kind::Long(items)) => match items.get(*index) {
+                (PathStep::Key(key), _) => node.get(key),
+                (PathStep::Index(index), Kind::List(items)) => items.get(*index),
+                (PathStep::Index(index), Kind::Long(items)) => match items.get(*index) {
                     Some(item) => {
                         let rest = Self(self.0[depth + 1..].to_vec());
                         return Cow::Owned(rest.resolve(&item).into_owned());
                     }
                     None => None,
                 },
-                (Step::Index(_), _) => None,
+                (PathStep::Index(_), _) => None,
             };
             match next {
                 Some(next) => node = next,
@@ -513,26 +513,26 @@ impl Path {
     }
 }
 
-impl std::fmt::Display for Path {
+impl std::fmt::Display for NodePath {
     /// `jobs[3].depends_on[0]`, with quotes around keys that are not words.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (position, step) in self.0.iter().enumerate() {
             match step {
-                Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Key(key)
+                PathStep::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Key(key)
                     if !key.is_empty()
                         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
                 {
                     write!(f, "{}{key}", if position > 0 { "." } else { "" })?;
                 }
-                Step::Key(key) => write!(f, "[{key:?}]")?,
+                PathStep::Key(key) => write!(f, "[{key:?}]")?,
             }
         }
         Ok(())
     }
 }
 
-/// A [`Path`] in the making, on the stack: most places are only needed if something is wrong there.
+/// A [`NodePath`] in the making, on the stack: most places are only needed if something is wrong there.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     parent: Option<&'a Self>,
@@ -562,11 +562,11 @@ impl<'a> At<'a> {
     }
 
     /// The whole way.
-    pub fn path(&self) -> Path {
+    pub fn path(&self) -> NodePath {
         let mut path = self.parent.map(Self::path).unwrap_or_default();
         path.0.push(match self.step {
-            AtStep::Key(key) => Step::Key(key.to_owned().into()),
-            AtStep::Index(index) => Step::Index(index),
+            AtStep::Key(key) => PathStep::Key(key.to_owned().into()),
+            AtStep::Index(index) => PathStep::Index(index),
         });
         path
     }

@@ -79,7 +79,7 @@ impl Packed {
             let (mut at, mut left) = ((0, 0), part.count);
             std::iter::from_fn(move || {
                 left = left.checked_sub(1)?;
-                let mut cursor = Cursor { part: &part, at: at.0, text_at: at.1 };
+                let mut cursor = PartCursor { part: &part, at: at.0, text_at: at.1 };
                 let node = cursor.next();
                 at = (cursor.at, cursor.text_at);
                 node
@@ -120,8 +120,8 @@ impl Extend<Node> for Packed {
 }
 
 impl Part {
-    fn cursor(&self) -> Cursor<'_> {
-        Cursor { part: self, at: 0, text_at: 0 }
+    fn cursor(&self) -> PartCursor<'_> {
+        PartCursor { part: self, at: 0, text_at: 0 }
     }
 
     fn number(&mut self, mut number: u64) {
@@ -219,13 +219,13 @@ fn unzigzag(number: u64) -> i64 {
 }
 
 /// Reads a part from its begin.
-struct Cursor<'a> {
+struct PartCursor<'a> {
     part: &'a Part,
     at: usize,
     text_at: usize,
 }
 
-impl Iterator for Cursor<'_> {
+impl Iterator for PartCursor<'_> {
     type Item = Node;
 
     /// Who asks knows how many there are.
@@ -235,7 +235,7 @@ impl Iterator for Cursor<'_> {
     }
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> PartCursor<'a> {
     fn byte(&mut self) -> u8 {
         self.at += 1;
         self.part.bytes[self.at - 1]

@@ -6,7 +6,7 @@
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap, excerpt, nearest, suggest};
 use crate::keys::{self, Field, KeyRule, Object, Shape};
-use crate::node::{Entry, Kind, Node, Path, Span, Step};
+use crate::node::{Entry, Kind, Node, NodePath, PathStep, Span};
 use crate::packed::Collector;
 use crate::template;
 use crate::values;
@@ -19,7 +19,7 @@ use torc_model::units::{Memory, Runtime};
 /// Reads one tree.
 pub struct Reader<'a> {
     map: &'a SourceMap,
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     kdl: bool,
     variables: HashSet<String>,
     /// What was found so far.
@@ -46,12 +46,12 @@ impl<'a> Reader<'a> {
 
     /// Records a diagnostic at a span.
     pub fn report(&mut self, span: Span, diagnostic: Diagnostic) {
-        let place = self.map.place(span, Path(self.path.clone()).to_string());
+        let place = self.map.place(span, NodePath(self.path.clone()).to_string());
         self.found.push(diagnostic.at(place));
     }
 
     /// Reads something one step further down.
-    pub fn inside<T>(&mut self, step: impl Into<Step>, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn inside<T>(&mut self, step: impl Into<PathStep>, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step.into());
         let found = read(self);
         self.path.pop();
@@ -177,14 +177,14 @@ impl<'a> Reader<'a> {
             true => Diagnostic::warning(format!("{message} has no effect")),
             false => Diagnostic::error(message),
         };
-        self.path.push(Step::Key(entry.key.clone()));
+        self.path.push(PathStep::Key(entry.key.clone()));
         self.report(entry.key_span, diagnostic.help(help));
         self.path.pop();
         meant.map(|field| field.key).filter(|_| !is_passed_over)
     }
 
     fn value(&mut self, entry: Entry, field: &Field) -> Option<Entry> {
-        self.path.push(Step::Key(field.key.into()));
+        self.path.push(PathStep::Key(field.key.into()));
         let value = match field.shape {
             Shape::Ignored(reason) => {
                 let message = format!("`{}` has no effect", entry.key);
@@ -464,7 +464,7 @@ impl<'a> Reader<'a> {
     }
 
     fn element(&mut self, index: usize, node: Node, item: &'static Shape) -> Option<Node> {
-        self.path.push(Step::Index(index));
+        self.path.push(PathStep::Index(index));
         let read = if matches!(node.kind, Kind::Null) {
             let diagnostic = Diagnostic::error("an element of this list is empty");
             self.report(
@@ -500,7 +500,7 @@ impl<'a> Reader<'a> {
                 );
                 continue;
             }
-            self.path.push(Step::Key(key.clone().into()));
+            self.path.push(PathStep::Key(key.clone().into()));
             let value = match entry.value.kind {
                 Kind::Null => self.expected(&entry.value, "a value"),
                 _ => self.shape(entry.value, shape),

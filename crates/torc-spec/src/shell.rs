@@ -15,7 +15,7 @@ pub enum Quotes {
 /// Walks through a shell text piece by piece.
 #[derive(Clone, Debug, Default)]
 pub struct Scanner {
-    stack: Vec<Frame>,
+    stack: Vec<ShellFrame>,
     escaped: bool,
     previous: Option<char>,
     /// Here-documents whose body begins after this line.
@@ -26,7 +26,7 @@ pub struct Scanner {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Frame {
+enum ShellFrame {
     Single,
     Double,
     Parens,
@@ -48,9 +48,9 @@ impl Scanner {
             return if heredoc.quoted { Quotes::Single } else { Quotes::Double };
         }
         match self.stack.last() {
-            Some(Frame::Single | Frame::Comment) => Quotes::Single,
-            Some(Frame::Double) => Quotes::Double,
-            Some(Frame::Parens | Frame::Backtick) | None => Quotes::None,
+            Some(ShellFrame::Single | ShellFrame::Comment) => Quotes::Single,
+            Some(ShellFrame::Double) => Quotes::Double,
+            Some(ShellFrame::Parens | ShellFrame::Backtick) | None => Quotes::None,
         }
     }
 
@@ -72,28 +72,28 @@ impl Scanner {
             return;
         }
         match (self.stack.last().copied(), c) {
-            (Some(Frame::Single), '\'')
-            | (Some(Frame::Double), '"')
-            | (Some(Frame::Backtick), '`') => {
+            (Some(ShellFrame::Single), '\'')
+            | (Some(ShellFrame::Double), '"')
+            | (Some(ShellFrame::Backtick), '`') => {
                 self.stack.pop();
             }
-            (Some(Frame::Comment), '\n') => {
+            (Some(ShellFrame::Comment), '\n') => {
                 self.stack.pop();
                 self.line_end();
             }
-            (Some(Frame::Single | Frame::Comment), _) => {}
+            (Some(ShellFrame::Single | ShellFrame::Comment), _) => {}
             (_, '\\') => self.escaped = true,
-            (_, '`') => self.stack.push(Frame::Backtick),
-            (_, '(') if previous == Some('$') => self.stack.push(Frame::Parens),
-            (Some(Frame::Double), _) => {}
-            (Some(Frame::Parens), ')') => {
+            (_, '`') => self.stack.push(ShellFrame::Backtick),
+            (_, '(') if previous == Some('$') => self.stack.push(ShellFrame::Parens),
+            (Some(ShellFrame::Double), _) => {}
+            (Some(ShellFrame::Parens), ')') => {
                 self.stack.pop();
             }
-            (Some(Frame::Parens), '(') => self.stack.push(Frame::Parens),
-            (_, '\'') => self.stack.push(Frame::Single),
-            (_, '"') => self.stack.push(Frame::Double),
+            (Some(ShellFrame::Parens), '(') => self.stack.push(ShellFrame::Parens),
+            (_, '\'') => self.stack.push(ShellFrame::Single),
+            (_, '"') => self.stack.push(ShellFrame::Double),
             (_, '#') if previous.is_none_or(|p| p.is_whitespace() || p == ';') => {
-                self.stack.push(Frame::Comment)
+                self.stack.push(ShellFrame::Comment)
             }
             (_, '<') if previous == Some('<') => self.operator = Some(String::new()),
             (_, '\n') => self.line_end(),

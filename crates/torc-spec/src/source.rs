@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The formats a spec can be written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum SpecFormat {
     /// YAML 1.2.
     Yaml,
     /// JSON.
@@ -17,7 +17,7 @@ pub enum Format {
     Kdl,
 }
 
-impl Format {
+impl SpecFormat {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Yaml, Self::Json, Self::Json5, Self::Kdl];
 
@@ -82,7 +82,7 @@ impl Format {
     }
 }
 
-impl std::fmt::Display for Format {
+impl std::fmt::Display for SpecFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.extension())
     }
@@ -96,7 +96,7 @@ pub struct Source {
     /// The text, not yet known to be UTF-8.
     pub bytes: Vec<u8>,
     /// How to read it.
-    pub format: Format,
+    pub format: SpecFormat,
     /// Directory that `parameters_file` is relative to; without one such files cannot be read.
     pub base_dir: Option<PathBuf>,
 }
@@ -106,7 +106,7 @@ impl Source {
     pub const MAX_BYTES: usize = 64 << 20;
 
     /// A text that is already in memory.
-    pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>, format: Format) -> Self {
+    pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>, format: SpecFormat) -> Self {
         Self { name: name.into(), bytes: text.into(), format, base_dir: None }
     }
 
@@ -138,8 +138,8 @@ impl Source {
             let base_dir = directory(path).to_owned();
             (path.display().to_string(), read_limited(&mut file).map_err(fail)?, base_dir)
         };
-        let format = Format::from_path(path)
-            .unwrap_or_else(|| Format::detect(&String::from_utf8_lossy(head(&bytes))));
+        let format = SpecFormat::from_path(path)
+            .unwrap_or_else(|| SpecFormat::detect(&String::from_utf8_lossy(head(&bytes))));
         Ok(Self { name, bytes, format, base_dir: Some(base_dir) })
     }
 
@@ -160,7 +160,7 @@ fn others(path: &Path) -> Option<String> {
     let entries = std::fs::read_dir(directory(path)).ok()?;
     let files = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| Format::from_path(file).is_some());
+        .filter(|file| SpecFormat::from_path(file).is_some());
     let mut names: Vec<String> =
         files.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     names.sort();
@@ -199,22 +199,22 @@ mod tests {
     #[test]
     fn the_first_words_tell_the_format() {
         for (text, format) in [
-            ("name: x\njobs: []", Format::Yaml),
-            ("# hi\nname: x", Format::Yaml),
-            ("---\nname: x", Format::Yaml),
-            ("- shell: x", Format::Yaml),
-            ("\"name\": x", Format::Yaml),
-            ("name:\n  x", Format::Yaml),
-            ("", Format::Yaml),
-            ("{\"name\": 1}", Format::Json5),
-            ("// c\n{name: 1}", Format::Json5),
-            ("/* c */ {}", Format::Json5),
-            ("name \"x\"", Format::Kdl),
-            ("// c\nname \"x\"\n", Format::Kdl),
-            ("/- old \"x\"\nname \"x\"", Format::Kdl),
-            ("\u{FEFF}job \"a\" { command \"true\" }", Format::Kdl),
+            ("name: x\njobs: []", SpecFormat::Yaml),
+            ("# hi\nname: x", SpecFormat::Yaml),
+            ("---\nname: x", SpecFormat::Yaml),
+            ("- shell: x", SpecFormat::Yaml),
+            ("\"name\": x", SpecFormat::Yaml),
+            ("name:\n  x", SpecFormat::Yaml),
+            ("", SpecFormat::Yaml),
+            ("{\"name\": 1}", SpecFormat::Json5),
+            ("// c\n{name: 1}", SpecFormat::Json5),
+            ("/* c */ {}", SpecFormat::Json5),
+            ("name \"x\"", SpecFormat::Kdl),
+            ("// c\nname \"x\"\n", SpecFormat::Kdl),
+            ("/- old \"x\"\nname \"x\"", SpecFormat::Kdl),
+            ("\u{FEFF}job \"a\" { command \"true\" }", SpecFormat::Kdl),
         ] {
-            assert_eq!(Format::detect(text), format, "{text:?}");
+            assert_eq!(SpecFormat::detect(text), format, "{text:?}");
         }
     }
 }

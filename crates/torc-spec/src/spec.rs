@@ -4,10 +4,10 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Place, Severity, SourceMap};
 use crate::document::Document;
 use crate::front::{self, Builder, json, yaml};
 use crate::keys;
-use crate::node::{At, Entry, Kind, Node, Path};
+use crate::node::{At, Entry, Kind, Node, NodePath};
 use crate::plan::Present;
 use crate::read::Reader;
-use crate::source::{Format, Source};
+use crate::source::{Source, SpecFormat};
 use crate::{inline, packed, template};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -104,14 +104,14 @@ impl Source {
         let map = text_of(self)?;
         let mut builder = Builder::new(&map);
         let tree = match format {
-            Format::Yaml => yaml::parse(&map, &mut builder),
-            Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
-            Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
-            Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
+            SpecFormat::Yaml => yaml::parse(&map, &mut builder),
+            SpecFormat::Json => json::parse(&map, json::Dialect::Json, &mut builder),
+            SpecFormat::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
+            SpecFormat::Kdl => front::kdl_tree::parse(&map, &mut builder),
         };
         let mut errors = builder.errors;
         let Ok(tree) = tree else { return Err(errors) };
-        let read = read(tree, map, format == Format::Kdl, base_dir.as_deref());
+        let read = read(tree, map, format == SpecFormat::Kdl, base_dir.as_deref());
         if !errors.has_errors() {
             return read;
         }
@@ -143,16 +143,16 @@ impl Source {
         let map = text_of(self.clone())?;
         let mut builder = Builder::new(&map);
         let tree = match format {
-            Format::Yaml => yaml::parse(&map, &mut builder),
-            Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
-            Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
-            Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
+            SpecFormat::Yaml => yaml::parse(&map, &mut builder),
+            SpecFormat::Json => json::parse(&map, json::Dialect::Json, &mut builder),
+            SpecFormat::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
+            SpecFormat::Kdl => front::kdl_tree::parse(&map, &mut builder),
         };
         let Ok(tree) = tree else { return Err(builder.errors) };
         if tree.get("jobs").is_some() {
             return Ok(self.parse()?.spec.document.recovery_rules);
         }
-        let mut reader = Reader::new(&map, format == Format::Kdl);
+        let mut reader = Reader::new(&map, format == SpecFormat::Kdl);
         let tree = reader.object(tree, &keys::RULES_FILE);
         let (Some(tree), false) = (tree, reader.found.has_errors()) else {
             return Err(reader.found);
@@ -387,7 +387,7 @@ impl Spec {
         self.map.place(span, path)
     }
 
-    pub(crate) fn place_of(&self, path: &Path, part: &str) -> crate::diagnostic::Place {
+    pub(crate) fn place_of(&self, path: &NodePath, part: &str) -> crate::diagnostic::Place {
         let span = path.resolve(&self.tree).span;
         self.map.place(self.map.narrow(span, part), path.to_string())
     }

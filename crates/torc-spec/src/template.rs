@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// One placeholder in a text.
 #[derive(Clone, PartialEq, Debug)]
-struct Token<'a> {
+struct TemplateToken<'a> {
     name: &'a str,
     format: Option<&'a str>,
     range: Range<usize>,
@@ -26,7 +26,7 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 /// The next placeholder at or after a byte.
-fn next_token(text: &str, from: usize, regex: bool) -> Option<Token<'_>> {
+fn next_token(text: &str, from: usize, regex: bool) -> Option<TemplateToken<'_>> {
     let bytes = text.as_bytes();
     let mut at = from;
     while let Some(found) = text[at..].find('{') {
@@ -59,7 +59,7 @@ fn next_token(text: &str, from: usize, regex: bool) -> Option<Token<'_>> {
             _ => continue,
         };
         let doubled = before == Some(b'{') && bytes.get(close + 1) == Some(&b'}');
-        return Some(Token { name, format, range: start..close + 1, doubled });
+        return Some(TemplateToken { name, format, range: start..close + 1, doubled });
     }
     None
 }
@@ -124,7 +124,7 @@ pub struct Template {
 #[derive(Clone, Debug)]
 enum Segment {
     Text(String),
-    Value(usize, Option<Format>),
+    Value(usize, Option<NumberFormat>),
 }
 
 impl Template {
@@ -136,7 +136,8 @@ impl Template {
         while let Some(token) = next_token(text, at, quoting == Quoting::Regex) {
             let written = &text[token.range.clone()];
             let Some(index) = parameters.iter().position(|name| *name == token.name) else {
-                let format_like = token.format.is_none_or(|format| Format::parse(format).is_some());
+                let format_like =
+                    token.format.is_none_or(|format| NumberFormat::parse(format).is_some());
                 if token.doubled {
                     // `{{name}}`: the outer pair is dropped, the inner one is text.
                     literal.push_str(&text[at..token.range.start - 1]);
@@ -155,7 +156,7 @@ impl Template {
                 }
                 continue;
             };
-            let format = match token.format.map(|format| (format, Format::parse(format))) {
+            let format = match token.format.map(|format| (format, NumberFormat::parse(format))) {
                 None => None,
                 Some((_, Some(format))) => Some(format),
                 Some((format, None)) => {
@@ -228,14 +229,14 @@ pub fn display(value: &Value) -> String {
 
 /// `[0][width]d`, `[0][width][.precision]f` or `[.precision]e`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Format {
+pub struct NumberFormat {
     zero: bool,
     width: usize,
     precision: Option<usize>,
     kind: char,
 }
 
-impl Format {
+impl NumberFormat {
     fn parse(text: &str) -> Option<Self> {
         let kind = text.chars().last().filter(|c| matches!(c, 'd' | 'f' | 'e'))?;
         let body = &text[..text.len() - 1];
@@ -316,7 +317,7 @@ pub fn substitute(text: &str, constants: &[(&str, &str)]) -> Result<String, Temp
                     message,
                     unknown: None,
                 };
-                let parsed = Format::parse(format).ok_or_else(|| {
+                let parsed = NumberFormat::parse(format).ok_or_else(|| {
                     fail(format!(
                         "`{format}` is not a number format; write it like `03d`, `.2f` or `.1e`"
                     ))

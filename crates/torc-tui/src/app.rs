@@ -60,11 +60,11 @@ pub async fn run(
     let mut screen = Screen::enter(has_mouse)?;
     let (sender, mut inbox) = unbounded_channel();
     let mut state = State::new(settings, workflow, screen.size()?);
-    let mut app = App {
+    let mut app = EventLoop {
         client,
         sender,
         pulse: None,
-        trace: trace.map(Trace::open).transpose()?,
+        trace: trace.map(RedrawTrace::open).transpose()?,
         budget: Budget { tokens: BURST, at: Instant::now() },
         is_changed: true,
         key_at: None,
@@ -73,8 +73,8 @@ pub async fn run(
     let mut effects = state.begin(workflow, now_ms());
     loop {
         match app.perform(effects, &mut screen, &mut keyboard).await? {
-            Flow::GoOn => {}
-            Flow::Quit => return Ok(()),
+            LoopFlow::GoOn => {}
+            LoopFlow::Quit => return Ok(()),
         }
         app.draw(&mut state, &mut screen)?;
         let event = tokio::select! {
@@ -156,23 +156,23 @@ fn from_terminal(event: Input) -> Option<Event> {
     }
 }
 
-enum Flow {
+enum LoopFlow {
     GoOn,
     Quit,
 }
 
-struct App {
+struct EventLoop {
     client: Client,
     sender: UnboundedSender<Event>,
     pulse: Option<AbortHandle>,
-    trace: Option<Trace>,
+    trace: Option<RedrawTrace>,
     budget: Budget,
     is_changed: bool,
     /// The oldest key that is not on the screen yet.
     key_at: Option<Instant>,
 }
 
-impl App {
+impl EventLoop {
     fn on_event(&mut self, event: &Event) {
         self.is_changed = true;
         if let Event::Key(_) | Event::Mouse(_) = event {
@@ -188,7 +188,7 @@ impl App {
         effects: Vec<Effect>,
         screen: &mut Screen,
         keyboard: &mut Keyboard,
-    ) -> io::Result<Flow> {
+    ) -> io::Result<LoopFlow> {
         for effect in effects {
             match effect {
                 Effect::Fetch(request) => {
@@ -228,10 +228,10 @@ impl App {
                     suspend().await?;
                     self.take_back(screen, keyboard)?;
                 }
-                Effect::Quit => return Ok(Flow::Quit),
+                Effect::Quit => return Ok(LoopFlow::Quit),
             }
         }
-        Ok(Flow::GoOn)
+        Ok(LoopFlow::GoOn)
     }
 
     fn tell_log_problem(&self, of: LogOf, message: String) {
@@ -241,7 +241,7 @@ impl App {
             limit: 1,
             piece: crate::message::Piece::Before,
         };
-        let problem = crate::message::Problem { message, is_away: false };
+        let problem = crate::message::AskProblem { message, is_away: false };
         // The loop that reads it is this very one.
         let _ = self.sender.send(Event::Answer(request, Err(problem)));
     }
@@ -386,14 +386,14 @@ impl Budget {
 }
 
 /// One line per redraw, for measurements.
-struct Trace {
+struct RedrawTrace {
     file: std::fs::File,
     begun: Instant,
     /// The last key.
     key: String,
 }
 
-impl Trace {
+impl RedrawTrace {
     fn open(path: PathBuf) -> io::Result<Self> {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { file, begun: Instant::now(), key: String::new() })

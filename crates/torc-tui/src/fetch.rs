@@ -1,6 +1,6 @@
 //! Questions to the server: each becomes one call, and its answer one event.
 
-use crate::message::{Answer, LogOf, Problem, Request};
+use crate::message::{Answer, AskProblem, LogOf, Request};
 use crate::state::WINDOW;
 use crate::timeline::Bars;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ const COMPARED: i64 = 256 << 10;
 const HITS: i64 = 2_000;
 
 /// Asks the server.
-pub async fn fetch(client: &Client, request: &Request) -> Result<Answer, Problem> {
+pub async fn fetch(client: &Client, request: &Request) -> Result<Answer, AskProblem> {
     ask(client, request).await.map_err(|error| problem(&error))
 }
 
-pub fn problem(error: &Error) -> Problem {
+pub fn problem(error: &Error) -> AskProblem {
     let is_away = matches!(error, Error::Unreachable { .. }) || error.status() == Some(503);
-    Problem { message: error.to_string(), is_away }
+    AskProblem { message: error.to_string(), is_away }
 }
 
 async fn ask(client: &Client, request: &Request) -> Result<Answer, Error> {

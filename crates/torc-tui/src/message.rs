@@ -28,7 +28,7 @@ pub enum Event {
     /// The server does not give the pulse of a workflow, for example because it was deleted.
     Refused(WorkflowId, String),
     /// The server answered, or did not.
-    Answer(Request, Result<Answer, Problem>),
+    Answer(Request, Result<Answer, AskProblem>),
     /// The terminal is gone.
     Closed,
     /// Time passed: the moment that [`crate::State::wake_at`] named has come.
@@ -155,7 +155,7 @@ pub enum Answer {
 
 /// Why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct AskProblem {
     pub message: String,
     /// No server answered; the pulse tells when it is back.
     pub is_away: bool,

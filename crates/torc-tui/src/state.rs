@@ -129,10 +129,10 @@ pub struct State {
     pub heard_ms: Option<i64>,
     pub asked: BTreeMap<Feed, Asked>,
     pub overview: Overview,
-    pub jobs: Jobs,
+    pub jobs: JobsScreen,
     pub failures: List,
-    pub timeline: Timeline,
-    pub nodes: Nodes,
+    pub timeline: TimelineScreen,
+    pub nodes: NodesScreen,
     pub events: Events,
     pub workflows: Workflows,
     pub job: Option<JobPlace>,
@@ -233,7 +233,7 @@ impl Column {
 pub const SORTS: [&str; 5] = ["id", "name", "status", "attempt_id", "priority"];
 
 #[derive(Clone, Debug)]
-pub struct Jobs {
+pub struct JobsScreen {
     pub filter: String,
     /// The filter was the user's, so that none is proposed.
     pub is_chosen: bool,
@@ -259,7 +259,7 @@ pub struct Jobs {
     pub problem: Option<String>,
 }
 
-impl Default for Jobs {
+impl Default for JobsScreen {
     fn default() -> Self {
         Self {
             filter: String::new(),
@@ -283,7 +283,7 @@ impl Default for Jobs {
     }
 }
 
-impl Jobs {
+impl JobsScreen {
     /// The row, if it is here.
     pub fn row(&self, index: i64) -> Option<&JobView> {
         let window = self.windows.get(&index.div_euclid(WINDOW))?;
@@ -317,7 +317,7 @@ pub struct Peek {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Timeline {
+pub struct TimelineScreen {
     pub bars: Option<Arc<Bars>>,
     pub path: Option<CriticalPathView>,
     /// What is shown, in ms since the first start; `None`: all.
@@ -328,7 +328,7 @@ pub struct Timeline {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Nodes {
+pub struct NodesScreen {
     pub runners: Option<Vec<RunnerView>>,
     pub allocations: Vec<AllocationView>,
     pub list: List,
@@ -392,7 +392,7 @@ pub struct JobPlace {
     /// The user chose the stream.
     pub is_chosen: bool,
     pub log: Log,
-    pub compared: Option<Compared>,
+    pub compared: Option<ComparedAttempts>,
     pub problem: Option<String>,
 }
 
@@ -469,7 +469,7 @@ pub struct Search {
 
 /// Two attempts compared.
 #[derive(Clone, Debug)]
-pub struct Compared {
+pub struct ComparedAttempts {
     pub earlier: LogOf,
     pub later: LogOf,
     pub earlier_text: Option<String>,
@@ -517,14 +517,14 @@ pub struct Input {
 #[derive(Clone, Debug)]
 pub struct Palette {
     pub editor: Editor,
-    pub items: Vec<Item>,
-    pub found: Vec<Item>,
+    pub items: Vec<PaletteItem>,
+    pub found: Vec<PaletteItem>,
     pub cursor: usize,
 }
 
 /// A line of the palette.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct PaletteItem {
     pub text: String,
     pub go: Go,
 }

@@ -18,12 +18,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Standard output, with a count of what went through.
-struct Counted {
+struct CountedOutput {
     out: Stdout,
     bytes: Rc<Cell<u64>>,
 }
 
-impl Write for Counted {
+impl Write for CountedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.bytes.set(self.bytes.get() + written as u64);
@@ -37,7 +37,7 @@ impl Write for Counted {
 
 /// The screen, as long as it is ours.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Counted>>,
+    terminal: Terminal<CrosstermBackend<CountedOutput>>,
     bytes: Rc<Cell<u64>>,
     has_mouse: bool,
 }
@@ -105,8 +105,8 @@ impl Screen {
     }
 }
 
-fn terminal(bytes: &Rc<Cell<u64>>) -> io::Result<Terminal<CrosstermBackend<Counted>>> {
-    let out = Counted { out: io::stdout(), bytes: bytes.clone() };
+fn terminal(bytes: &Rc<Cell<u64>>) -> io::Result<Terminal<CrosstermBackend<CountedOutput>>> {
+    let out = CountedOutput { out: io::stdout(), bytes: bytes.clone() };
     Terminal::new(CrosstermBackend::new(out))
 }
 

@@ -11,7 +11,7 @@ const OPEN: u32 = u32::MAX;
 pub struct Bars {
     /// Times count from here, ms since 1970.
     pub base_ms: i64,
-    pub bars: Vec<Bar>,
+    pub bars: Vec<TimelineBar>,
     /// Rows, with the host at the first row of each runner.
     pub hosts: Vec<String>,
     /// Attempts that the answer had no room for.
@@ -20,7 +20,7 @@ pub struct Bars {
 
 /// One attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bar {
+pub struct TimelineBar {
     pub job: JobId,
     /// Since `base_ms`.
     pub start: i64,
@@ -31,7 +31,7 @@ pub struct Bar {
     pub row: u32,
 }
 
-impl Bar {
+impl TimelineBar {
     pub fn end(&self, now: i64) -> i64 {
         self.length.map_or(now.max(self.start), |length| self.start + length)
     }
@@ -69,7 +69,7 @@ impl Bars {
             let (length, meta) = (column(2, i)?, column(4, i)?);
             bars.push((
                 meta >> 16,
-                Bar {
+                TimelineBar {
                     job: JobId(i64::from(column(0, i)?)),
                     start: i64::from(column(1, i)?),
                     length: (length != OPEN).then_some(i64::from(length)),
@@ -126,7 +126,7 @@ impl Bars {
 
 /// Gives each bar the first row of its runner that is free at its start; the rows of the runners
 /// follow each other. How many rows each runner has.
-fn in_rows(bars: &mut [(u32, Bar)], runners: usize) -> Vec<usize> {
+fn in_rows(bars: &mut [(u32, TimelineBar)], runners: usize) -> Vec<usize> {
     let mut free_at: Vec<Vec<i64>> = vec![Vec::new(); runners];
     for (runner, bar) in bars.iter_mut() {
         let Some(slots) = free_at.get_mut(*runner as usize) else { continue };

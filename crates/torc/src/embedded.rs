@@ -29,7 +29,7 @@ pub enum Purpose {
 }
 
 /// Who serves the state directory.
-pub enum Owner {
+pub enum StateOwner {
     /// This process.
     Us(Embedded),
     /// Another process.
@@ -55,14 +55,14 @@ pub fn cannot_start(dir: &Path, error: &StartError) -> Error {
 
 impl Embedded {
     /// Takes the state directory, or finds out who has it.
-    pub async fn start(dir: &Path, purpose: Purpose) -> Result<Owner> {
+    pub async fn start(dir: &Path, purpose: Purpose) -> Result<StateOwner> {
         let begin = Instant::now();
         loop {
             if let Some(owner) = find_other(dir).await {
                 return Ok(owner);
             }
             match Server::start(options(dir, purpose)).await {
-                Ok(server) => return Ok(Owner::Us(Self { server })),
+                Ok(server) => return Ok(StateOwner::Us(Self { server })),
                 Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => {
                     tokio::time::sleep(ASK_AGAIN).await
                 }
@@ -100,17 +100,17 @@ fn options(dir: &Path, purpose: Purpose) -> Options {
 }
 
 /// The server that `server.json` names, if it answers.
-pub async fn find_other(dir: &Path) -> Option<Owner> {
+pub async fn find_other(dir: &Path) -> Option<StateOwner> {
     let file = discovery::read_server_file(dir).ok()?;
     let client = Client::local(&file).ok()?;
     client.health().await.ok()?;
-    Some(Owner::Other { client, is_run: file.embedded })
+    Some(StateOwner::Other { client, is_run: file.embedded })
 }
 
 /// The server that `server.json` names, if it answers.
 pub async fn living_server(dir: &Path) -> Option<Client> {
     match find_other(dir).await? {
-        Owner::Other { client, .. } => Some(client),
-        Owner::Us(_) => None,
+        StateOwner::Other { client, .. } => Some(client),
+        StateOwner::Us(_) => None,
     }
 }

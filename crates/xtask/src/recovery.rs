@@ -8,7 +8,7 @@ use std::path::Path;
 use torc_model::api::Evidence;
 use torc_model::recovery::{
     Action, Caps, Case as Failure, Counts, Current, Excerpt, Facts, Fingerprint, Kind, Learned,
-    Level, Observed, Past, Policy, RetryOutcome, Rule, Rules, Stream, Tried, diagnose_with,
+    Level, Observed, PastFailure, Policy, RetryOutcome, Rule, Rules, Stream, Tried, diagnose_with,
 };
 use torc_model::status::{Cause, EvidenceSource};
 
@@ -368,7 +368,7 @@ fn decided(rules: &Rules, case: &Case, sees: Sees, record: &Record) -> Answer {
     // Most cases of the repository are texts without a command; each is of another program.
     let program = if case.command.is_empty() { &case.name } else { &case.command };
     let fingerprint = Fingerprint::new(program, &facts, Some(&diagnosis));
-    let last = Past {
+    let last = PastFailure {
         fingerprint: fingerprint.id.clone(),
         kind: diagnosis.kind,
         memory_bytes: case.memory,

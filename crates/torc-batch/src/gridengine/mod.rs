@@ -6,7 +6,7 @@ mod tests;
 pub mod text;
 
 use crate::program::{self, QUERY_LIMIT, SUBMIT_LIMIT, run};
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::path::Path;
 use torc_model::slurm::profile::Profile;
 
@@ -50,7 +50,7 @@ impl BatchSystem for GridEngine {
         "Grid Engine"
     }
 
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String> {
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String> {
         text::script(submission)
     }
 

@@ -2,10 +2,10 @@
 
 use super::profile::{host_memory_mb, partition};
 use super::text::*;
-use crate::{Known, Submission, Submitted};
+use crate::{Known, ScriptInput, Submitted};
 use std::collections::BTreeMap;
 use torc_model::plan::SlurmScheduler;
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::Cause;
 
 const QSTAT: &str = "<?xml version='1.0'?>
@@ -92,15 +92,15 @@ fn letters_become_verdicts() {
             _ => None,
         }
     };
-    assert_eq!(phase("1", "torc-a"), Some((Phase::Running, false)));
-    assert_eq!(phase("4", "torc-d"), Some((Phase::Waiting, true)), "it says why");
-    assert_eq!(phase("6_1", "torc-f"), Some((Phase::Waiting, false)));
+    assert_eq!(phase("1", "torc-a"), Some((AllocationPhase::Running, false)));
+    assert_eq!(phase("4", "torc-d"), Some((AllocationPhase::Waiting, true)), "it says why");
+    assert_eq!(phase("6_1", "torc-f"), Some((AllocationPhase::Waiting, false)));
     assert_eq!(phase("6_0", "torc-f"), None);
     assert_eq!(phase("1", "another"), None, "an id alone proves nothing");
     let found = observe(&known(None, "torc-f", Some(1)), &rows, &[], 0);
     assert_eq!(found.slurm_job_id.as_deref(), Some("6_1"), "found by its name");
     let leaving = Row { id: "1".into(), name: "a".into(), state: "dr".into() };
-    assert!(matches!(leaving.verdict(), Verdict::Alive { phase: Phase::Leaving, .. }));
+    assert!(matches!(leaving.verdict(), Verdict::Alive { phase: AllocationPhase::Leaving, .. }));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn accounting_tells_how_it_ended() {
         0,
     ) {
         look if look.is_missing => match look.verdict {
-            Verdict::Ended(Ending { cause, state, .. }) => Some((state, cause)),
+            Verdict::Ended(AllocationEnding { cause, state, .. }) => Some((state, cause)),
             _ => None,
         },
         _ => None,
@@ -164,7 +164,7 @@ fn a_script_says_what_grid_engine_knows_and_refuses_the_rest() {
         ..SlurmScheduler::default()
     };
     let script = |scheduler: &SlurmScheduler, count| {
-        script(&Submission {
+        script(&ScriptInput {
             scheduler,
             defaults: &BTreeMap::new(),
             name: "torc-wf1-chain-0a-0b",

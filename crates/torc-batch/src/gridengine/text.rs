@@ -1,13 +1,13 @@
 //! Grid Engine's texts: the script that goes to it, and what `qsub`, `qstat` and `qacct` answer.
 
-use crate::{Known, Look, Submission, Submitted};
+use crate::{Known, Look, ScriptInput, Submitted};
 use torc_model::slurm::observe::VANISHED_AFTER_MS;
 use torc_model::slurm::script::{memory_bytes, shell_quoted, walltime_seconds};
-use torc_model::slurm::{Ending, Phase, Verdict, chain_of};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict, chain_of};
 use torc_model::status::Cause;
 
 /// The whole script. What Grid Engine has no word for is refused, not dropped.
-pub fn script(submission: &Submission<'_>) -> Result<String, String> {
+pub fn script(submission: &ScriptInput<'_>) -> Result<String, String> {
     let scheduler = submission.scheduler;
     let no_word = |field: &str| {
         Err(format!(
@@ -194,16 +194,16 @@ impl Row {
             reason: reason.map(str::to_owned),
         };
         match () {
-            () if has("d") => alive(Phase::Leaving, None),
+            () if has("d") => alive(AllocationPhase::Leaving, None),
             () if has("E") => alive(
-                Phase::Waiting,
+                AllocationPhase::Waiting,
                 Some(
                     "Grid Engine holds it after an error; `qstat -j` tells which, `qmod -cj` lets it try again",
                 ),
             ),
-            () if has("h") && has("q") => alive(Phase::Waiting, Some("held")),
-            () if has("q") => alive(Phase::Waiting, None),
-            () if has("rtRsST") => alive(Phase::Running, None),
+            () if has("h") && has("q") => alive(AllocationPhase::Waiting, Some("held")),
+            () if has("q") => alive(AllocationPhase::Waiting, None),
+            () if has("rtRsST") => alive(AllocationPhase::Running, None),
             () => Verdict::Unknown {
                 why: format!("Grid Engine named the state `{}`, which is new to us", self.state),
             },
@@ -266,7 +266,7 @@ const SIGNALED: i64 = 100;
 
 impl Record {
     /// What its end meant for the attempts in it.
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self) -> AllocationEnding {
         let is_over_time = self.limit.is_some_and(|limit| self.seconds >= limit);
         let (state, cause, text) = match self.failed {
             ENDED_AT_LIMIT | SIGNALED if is_over_time => {
@@ -281,7 +281,7 @@ impl Record {
             }
             _ => ("FAILED", Cause::Lost, format!("Grid Engine met trouble: {}", self.failed_text)),
         };
-        Ending {
+        AllocationEnding {
             state: state.to_owned(),
             cause,
             text: format!("Grid Engine's accounting: {text}"),
@@ -310,15 +310,15 @@ pub fn observe(known: &Known, rows: &[Row], records: &[Record], now_ms: i64) -> 
 }
 
 /// What is not in the queue: over as the records say, or as long absence says.
-pub fn missing(known: &Known, ending: Option<Ending>, now_ms: i64) -> Look {
+pub fn missing(known: &Known, ending: Option<AllocationEnding>, now_ms: i64) -> Look {
     let is_old = known
         .missing_since_ms
         .is_some_and(|since| now_ms.saturating_sub(since) >= VANISHED_AFTER_MS);
     let verdict = match ending {
         Some(ending) => Verdict::Ended(ending),
-        None if is_old => Verdict::Ended(Ending {
+        None if is_old => Verdict::Ended(AllocationEnding {
             text: "the batch system no longer knows this allocation".into(),
-            ..Ending::vanished()
+            ..AllocationEnding::vanished()
         }),
         None => Verdict::Unknown { why: "not in the queue; a second look will tell".into() },
     };

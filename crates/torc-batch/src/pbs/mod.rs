@@ -7,7 +7,7 @@ mod tests;
 pub mod text;
 
 use crate::program::{self, QUERY_LIMIT, SUBMIT_LIMIT, run};
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::path::Path;
 
 /// Runs the programs of OpenPBS.
@@ -47,7 +47,7 @@ impl BatchSystem for Pbs {
         "PBS"
     }
 
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String> {
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String> {
         text::script(submission)
     }
 

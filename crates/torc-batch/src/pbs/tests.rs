@@ -1,10 +1,10 @@
 //! With texts as OpenPBS 19 to 23 prints them; not run on a real cluster.
 
 use super::text::*;
-use crate::{Known, Submission, Submitted};
+use crate::{Known, ScriptInput, Submitted};
 use std::collections::BTreeMap;
 use torc_model::plan::SlurmScheduler;
-use torc_model::slurm::{Phase, Verdict};
+use torc_model::slurm::{AllocationPhase, Verdict};
 use torc_model::status::Cause;
 
 const QSTAT: &str = "Job Id: 12.pbs01
@@ -51,11 +51,11 @@ fn states_become_verdicts() {
     let look = |id: &str, name: &str, task| observe(&known(Some(id), name, task), &jobs, 0);
     assert!(matches!(
         look("12", "torc-a", None).verdict,
-        Verdict::Alive { phase: Phase::Running, .. }
+        Verdict::Alive { phase: AllocationPhase::Running, .. }
     ));
     let waits = look("14_1", "torc-c", Some(1)).verdict;
     assert!(
-        matches!(&waits, Verdict::Alive { phase: Phase::Waiting, reason: Some(why) } if why.contains("ncpus")),
+        matches!(&waits, Verdict::Alive { phase: AllocationPhase::Waiting, reason: Some(why) } if why.contains("ncpus")),
         "{waits:?}"
     );
     let cause = |id: &str, name: &str| match look(id, name, None).verdict {
@@ -115,7 +115,7 @@ fn a_script_says_what_pbs_knows_and_refuses_the_rest() {
         ..SlurmScheduler::default()
     };
     let script = |scheduler: &SlurmScheduler, count| {
-        script(&Submission {
+        script(&ScriptInput {
             scheduler,
             defaults: &BTreeMap::new(),
             name: "torc-wf1-s1-0b",

@@ -1,14 +1,14 @@
 //! The texts of OpenPBS: the script that goes to it, and what `qsub` and `qstat -x -f -w` answer.
 
 use crate::gridengine::text::missing;
-use crate::{Known, Look, Submission, Submitted};
+use crate::{Known, Look, ScriptInput, Submitted};
 use torc_model::slurm::script::{memory_bytes, shell_quoted, walltime_seconds};
 use torc_model::slurm::squeue::last_line;
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::Cause;
 
 /// The whole script. What PBS has no word for is refused, not dropped.
-pub fn script(submission: &Submission<'_>) -> Result<String, String> {
+pub fn script(submission: &ScriptInput<'_>) -> Result<String, String> {
     let scheduler = submission.scheduler;
     if scheduler.nodes > 1 || submission.one_worker_per_node {
         return Err("nodes: on PBS an allocation has one node".into());
@@ -187,9 +187,9 @@ impl Job {
     fn verdict(&self) -> Verdict {
         let alive = |phase| Verdict::Alive { phase, reason: self.comment.clone() };
         match self.state.as_str() {
-            "Q" | "H" | "W" | "T" => alive(Phase::Waiting),
-            "R" | "S" | "U" | "B" => alive(Phase::Running),
-            "E" => alive(Phase::Leaving),
+            "Q" | "H" | "W" | "T" => alive(AllocationPhase::Waiting),
+            "R" | "S" | "U" | "B" => alive(AllocationPhase::Running),
+            "E" => alive(AllocationPhase::Leaving),
             "F" | "X" | "M" => Verdict::Ended(self.ending()),
             other => Verdict::Unknown {
                 why: format!("PBS named the state `{other}`, which is new to us"),
@@ -197,7 +197,7 @@ impl Job {
         }
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> AllocationEnding {
         let (state, cause, text) = match self.exit_status {
             Some(KILLED_FOR_WALLTIME) => {
                 ("TIMEOUT", Cause::Walltime, "the allocation reached its walltime")
@@ -213,7 +213,7 @@ impl Job {
             None => ("CANCELLED", Cause::Lost, "the allocation was deleted before it started"),
         };
         let comment = self.comment.as_ref().map_or(String::new(), |c| format!(" ({c})"));
-        Ending {
+        AllocationEnding {
             state: state.to_owned(),
             cause,
             text: format!("PBS: {text}{comment}"),

@@ -10,17 +10,17 @@ pub use profiles::{
 };
 pub use regenerate::{Regeneration, pending_jobs, plan as plan_regeneration};
 
-use crate::{BatchSystem, Known, Look, Submission, Submitted};
+use crate::{BatchSystem, Known, Look, ScriptInput, Submitted};
 use std::path::Path;
 use torc_model::slurm::squeue::Answer;
-use torc_model::slurm::{Phase, Verdict, observe, script};
+use torc_model::slurm::{AllocationPhase, Verdict, observe, script};
 
 impl BatchSystem for Slurm {
     fn name(&self) -> &'static str {
         "Slurm"
     }
 
-    fn script(&self, submission: &Submission<'_>) -> Result<String, String> {
+    fn script(&self, submission: &ScriptInput<'_>) -> Result<String, String> {
         script::render(submission).map_err(|error| error.to_string())
     }
 
@@ -47,7 +47,8 @@ impl BatchSystem for Slurm {
         // why.
         let has_ended = |known: &&Known| {
             let look = observe(known, &queue, None, now_ms);
-            let waits = matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+            let waits =
+                matches!(look.verdict, Verdict::Alive { phase: AllocationPhase::Waiting, .. });
             look.is_missing || waits && known.has_started
         };
         let ended: Vec<String> =

@@ -43,16 +43,16 @@ pub struct Tool {
     /// JSON schema of its arguments.
     pub schema: fn() -> Value,
     /// Does it.
-    pub(crate) run: fn(Call) -> Later<'static, Result<Value, ToolError>>,
+    pub(crate) run: fn(ToolCall) -> Later<'static, Result<Value, ToolError>>,
 }
 
 /// One call of a tool.
-pub(crate) struct Call {
+pub(crate) struct ToolCall {
     pub settings: Arc<Settings>,
     pub arguments: Value,
 }
 
-impl Call {
+impl ToolCall {
     /// The arguments, or what is wrong with them.
     pub fn arguments<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         T::deserialize(&self.arguments).map_err(|error| ToolError::Arguments(error.to_string()))

@@ -1,6 +1,6 @@
 //! The two tools of an agent that works by itself.
 
-use super::{Call, Tool, ToolError, to_value};
+use super::{Tool, ToolCall, ToolError, to_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use torc_client::Query;
@@ -87,7 +87,7 @@ struct List {
     examples: Option<i64>,
 }
 
-async fn list(call: Call) -> Result<Value, ToolError> {
+async fn list(call: ToolCall) -> Result<Value, ToolError> {
     let List { workflow_id, fingerprint, examples } = call.arguments()?;
     call.check(workflow_id)?;
     let mut query = Query::new();
@@ -119,7 +119,7 @@ struct Classify {
     dry_run: bool,
 }
 
-async fn classify(call: Call) -> Result<Value, ToolError> {
+async fn classify(call: ToolCall) -> Result<Value, ToolError> {
     let Classify { workflow_id, classifications, dry_run } = call.arguments()?;
     call.check(workflow_id)?;
     let request = ClassifyRequest {

@@ -14,7 +14,7 @@ pub const AT_ONCE_SECONDS: f64 = 2.0;
 
 /// What one runner's latest attempts tell about its machine.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Health {
+pub struct NodeHealth {
     failed_at_once: Vec<(JobId, AttemptId)>,
     successes: u64,
 }
@@ -33,7 +33,7 @@ pub enum Verdict {
     },
 }
 
-impl Health {
+impl NodeHealth {
     /// Attempts that succeeded.
     pub fn successes(&self) -> u64 {
         self.successes
@@ -94,8 +94,8 @@ impl Health {
 mod tests {
     use super::*;
 
-    fn health(ends: &[(i64, Option<Cause>, f64)]) -> Health {
-        let mut health = Health::default();
+    fn health(ends: &[(i64, Option<Cause>, f64)]) -> NodeHealth {
+        let mut health = NodeHealth::default();
         for (i, (job, cause, seconds)) in ends.iter().enumerate() {
             health.ended(JobId(*job), AttemptId(i as i64), *cause, *seconds);
         }

@@ -23,7 +23,7 @@ const MOST_RAISES: usize = 3;
 
 /// An earlier attempt of the same job in the same run that failed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Past {
+pub struct PastFailure {
     /// What makes it like others.
     pub fingerprint: String,
     /// What happened.
@@ -42,9 +42,9 @@ pub struct Case<'a> {
     /// What happened.
     pub diagnosis: &'a Diagnosis,
     /// The attempt that is decided about.
-    pub last: &'a Past,
+    pub last: &'a PastFailure,
     /// Those before it in this run, newest first.
-    pub earlier: &'a [Past],
+    pub earlier: &'a [PastFailure],
     /// What the job has now.
     pub current: &'a Current,
     /// The most there is to give.
@@ -57,7 +57,7 @@ pub struct Case<'a> {
 
 /// What is done about a failed job, why, and what is to be expected of it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Card {
+pub struct FailureCard {
     /// What is done.
     pub action: Action,
     /// What changes for its next attempts.
@@ -72,14 +72,14 @@ pub struct Card {
 
 impl Case<'_> {
     /// Decides.
-    pub fn decide(&self) -> Card {
+    pub fn decide(&self) -> FailureCard {
         let mut current = *self.current;
         current.known_bytes = self.learned.needed_bytes.max(current.known_bytes);
         if let Some(seconds) = self.learned.needed_seconds {
             current.known_seconds = Some(current.known_seconds.unwrap_or(0.0).max(seconds));
         }
         let remedy = Remedy::choose(self.diagnosis, &current, self.caps, self.policy);
-        let mut card = Card {
+        let mut card = FailureCard {
             chance: self.chance(remedy.action),
             action: remedy.action,
             changes: remedy.changes,
@@ -87,7 +87,13 @@ impl Case<'_> {
             cost_seconds: None,
         };
         if let Some(why) = self.is_permanent(card.action) {
-            card = Card { action: Action::Skip, changes: Vec::new(), why, chance: 0.05, ..card };
+            card = FailureCard {
+                action: Action::Skip,
+                changes: Vec::new(),
+                why,
+                chance: 0.05,
+                ..card
+            };
         }
         self.by_record(&mut card);
         let factor = if card.action == Action::MoreTime { 2.0 } else { 1.0 };
@@ -113,7 +119,7 @@ impl Case<'_> {
     /// It ran out of memory at two sizes, and with twice as much it lasted twice as long: its use
     /// grows and does not slow. Or it has run out too often.
     fn leak(&self) -> Option<String> {
-        let ooms: Vec<&Past> = std::iter::once(self.last)
+        let ooms: Vec<&PastFailure> = std::iter::once(self.last)
             .chain(self.earlier)
             .take_while(|past| past.kind == Kind::Oom)
             .collect();
@@ -158,8 +164,8 @@ impl Case<'_> {
         if depends_on_others {
             return None;
         }
-        let like = |past: &&Past| {
-            let seconds = |p: &Past| p.exec_seconds.unwrap_or(0.0);
+        let like = |past: &&PastFailure| {
+            let seconds = |p: &PastFailure| p.exec_seconds.unwrap_or(0.0);
             let (a, b) = (seconds(self.last), seconds(past));
             past.fingerprint == self.last.fingerprint
                 && past.host.is_some()
@@ -175,7 +181,7 @@ impl Case<'_> {
     }
 
     /// What the outcomes of earlier retries say against the rules.
-    fn by_record(&self, card: &mut Card) {
+    fn by_record(&self, card: &mut FailureCard) {
         let known = |tried: Tried| {
             let (same, near) =
                 (self.learned.at(Level::Same, tried), self.learned.at(Level::Family, tried));
@@ -237,8 +243,8 @@ mod tests {
 
     const GIB: i64 = 1 << 30;
 
-    fn past(print: &str, kind: Kind, memory: i64, seconds: f64, host: &str) -> Past {
-        Past {
+    fn past(print: &str, kind: Kind, memory: i64, seconds: f64, host: &str) -> PastFailure {
+        PastFailure {
             fingerprint: print.into(),
             kind,
             memory_bytes: Some(memory),
@@ -258,7 +264,12 @@ mod tests {
         diagnose(&facts).expect("a failure has a diagnosis")
     }
 
-    fn decide(diagnosis: &Diagnosis, last: &Past, earlier: &[Past], learned: &Learned) -> Card {
+    fn decide(
+        diagnosis: &Diagnosis,
+        last: &PastFailure,
+        earlier: &[PastFailure],
+        learned: &Learned,
+    ) -> FailureCard {
         let current =
             Current { memory_bytes: last.memory_bytes.map(|m| m as u64), ..Current::default() };
         Case {

@@ -33,16 +33,16 @@ pub struct Fingerprint {
     pub template: String,
 }
 
-struct Patterns {
+struct FingerprintPatterns {
     exception: Regex,
     python: Regex,
     at: Regex,
     masks: [(Regex, &'static str); 6],
 }
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+static PATTERNS: LazyLock<FingerprintPatterns> = LazyLock::new(|| {
     let regex = super::pattern::ascii;
-    Patterns {
+    FingerprintPatterns {
         exception: regex(
             r"^(?:Caused by: |Exception in thread \S+ )?([A-Za-z_][\w.$]*(?:Error|Exception|Exit|Interrupt))\b",
         ),

@@ -32,9 +32,9 @@ mod wait;
 #[cfg(test)]
 mod labelled;
 
-pub use bad_node::{Health, Verdict as NodeVerdict};
+pub use bad_node::{NodeHealth, Verdict as NodeVerdict};
 pub use classify::{AGENT_RETRIES, Asked, Author, Ruling, Standing, rule};
-pub use decide::{Card, Case, Past};
+pub use decide::{Case, FailureCard, PastFailure};
 pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose, diagnose_with};
 pub use fingerprint::Fingerprint;
 pub use kind::Kind;

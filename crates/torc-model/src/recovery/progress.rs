@@ -14,14 +14,14 @@ pub struct Progress {
     pub words: String,
 }
 
-struct Patterns {
+struct ProgressPatterns {
     of: Regex,
     percent: Regex,
     measure: Regex,
     number: Regex,
 }
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns {
+static PATTERNS: LazyLock<ProgressPatterns> = LazyLock::new(|| ProgressPatterns {
     of: ascii(
         r"(?:^|[^\w./:-])(\d{1,12})\s*(?:/|of|out of|von|sur)\s*(\d{1,12})(?:[^\w/:.]|\.?$|\.\D)",
     ),

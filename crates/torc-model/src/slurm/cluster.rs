@@ -106,7 +106,7 @@ pub fn gpus(gres: &str) -> (u32, Option<String>) {
 
 /// A partition's limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Partition {
+pub struct PartitionLimits {
     /// Name.
     pub name: String,
     /// Used when a job names none.
@@ -126,14 +126,14 @@ pub struct Partition {
 }
 
 /// Reads `scontrol -o show partitions`.
-pub fn partitions(text: &str) -> Vec<Partition> {
+pub fn partitions(text: &str) -> Vec<PartitionLimits> {
     text.lines().filter_map(partition).collect()
 }
 
-fn partition(line: &str) -> Option<Partition> {
+fn partition(line: &str) -> Option<PartitionLimits> {
     let fields = fields(line);
     let get = |key: &str| fields.get(key).map_or("", String::as_str);
-    Some(Partition {
+    Some(PartitionLimits {
         name: fields.get("PartitionName")?.clone(),
         is_default: get("Default") == "YES",
         max_seconds: parse_clock(get("MaxTime")).flatten(),

@@ -1,13 +1,13 @@
 //! What in a site's configuration will hurt, from `scontrol show config` and its partitions.
 
-use super::cluster::Partition;
+use super::cluster::PartitionLimits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum FindingLevel {
     /// Good to know.
     Info,
     /// Will hurt some day.
@@ -18,7 +18,7 @@ pub enum Level {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// How much it matters.
-    pub level: Level,
+    pub level: FindingLevel,
     /// The setting, such as `KillWait=5 sec`.
     pub setting: String,
     /// What it means for workflows.
@@ -26,7 +26,7 @@ pub struct Finding {
 }
 
 /// Reads the configuration.
-pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> Vec<Finding> {
+pub fn examine(config: &BTreeMap<String, String>, partitions: &[PartitionLimits]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |level, key: &str, value: &str, meaning: &str| {
         findings.push(Finding {
@@ -38,7 +38,7 @@ pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> V
     let get = |key: &str| config.get(key).map_or("", String::as_str);
     let seconds =
         |key: &str| get(key).split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
-    use Level::{Info, Warning};
+    use FindingLevel::{Info, Warning};
 
     if let Some(wait) = seconds("KillWait").filter(|w| *w < 15) {
         let meaning = "jobs get this many seconds between the request to end and the kill; Torc stops its own jobs earlier, but a preempted or canceled allocation has only this";

@@ -76,8 +76,8 @@ fn assign(spec: &mut Map<String, Value>, planned: &[Planned], names: &[String]) 
         }
     }
     let Some(jobs) = spec.get_mut("jobs").and_then(Value::as_array_mut) else { return };
-    let templates: Vec<Template> =
-        jobs.iter().map(|job| Template::new(job["name"].as_str().unwrap_or(""))).collect();
+    let templates: Vec<NameTemplate> =
+        jobs.iter().map(|job| NameTemplate::new(job["name"].as_str().unwrap_or(""))).collect();
     let mut wanted: Vec<Vec<&str>> = vec![Vec::new(); jobs.len()];
     for (name, scheduler) in &of_name {
         let matching = templates.iter().enumerate().filter(|(_, t)| t.matches(name));
@@ -94,12 +94,12 @@ fn assign(spec: &mut Map<String, Value>, planned: &[Planned], names: &[String]) 
 }
 
 /// A job's name before its parameters are filled in.
-struct Template {
+struct NameTemplate {
     pattern: Option<Regex>,
     literal: usize,
 }
 
-impl Template {
+impl NameTemplate {
     fn new(name: &str) -> Self {
         let mut pattern = String::from("^");
         let mut literal = 0;

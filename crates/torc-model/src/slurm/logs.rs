@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// How bad a line is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum LogSeverity {
     /// Worth a look.
     Warning,
     /// Something failed.
@@ -27,16 +27,16 @@ pub struct Issue {
     /// What it means.
     pub description: String,
     /// How bad it is.
-    pub severity: Severity,
+    pub severity: LogSeverity,
     /// The node that said it, if the line names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
 
-use Severity::{Critical, Error, Warning};
+use LogSeverity::{Critical, Error, Warning};
 
 /// The first pattern that matches a line names it, so the precise ones come first.
-const PATTERNS: [(&str, Severity, &str); 33] = [
+const PATTERNS: [(&str, LogSeverity, &str); 33] = [
     (r"(?i)due to time limit", Critical, "the allocation reached its walltime"),
     (r"(?i)due to preemption", Critical, "the allocation was preempted"),
     (r"(?i)due to job requeue", Warning, "the allocation was requeued"),

@@ -23,7 +23,7 @@ pub mod test_only;
 pub mod wire;
 
 pub use observe::{Known, Look, observe};
-pub use state::{Ending, Phase, Verdict};
+pub use state::{AllocationEnding, AllocationPhase, Verdict};
 
 /// A running total of allocations and what they cost at most.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

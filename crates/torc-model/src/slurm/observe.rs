@@ -1,6 +1,6 @@
 //! From answers to a verdict about one allocation.
 
-use super::state::{Ending, Phase, Verdict};
+use super::state::{AllocationEnding, AllocationPhase, Verdict};
 use super::{sacct, squeue};
 
 /// An allocation must be missing for this long, seen by at least two looks, before it counts as
@@ -32,7 +32,7 @@ pub struct Look {
     /// It was not found; the caller keeps the first time this happened.
     pub is_missing: bool,
     /// It waits again, and accounting tells how it ended before.
-    pub before: Option<Ending>,
+    pub before: Option<AllocationEnding>,
     /// It waits, and this is when Slurm plans to start it, as Slurm prints it: in the time zone of
     /// the machine that asked.
     pub start: Option<String>,
@@ -71,12 +71,12 @@ pub fn observe(
         let verdict = row.verdict();
         let before = match (&verdict, accounting) {
             (
-                Verdict::Alive { phase: Phase::Waiting, .. },
+                Verdict::Alive { phase: AllocationPhase::Waiting, .. },
                 Some(sacct::Answer::Records(records)),
             ) => sacct::last_life(records, &row.id, &known.name),
             _ => None,
         };
-        let waits = matches!(verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+        let waits = matches!(verdict, Verdict::Alive { phase: AllocationPhase::Waiting, .. });
         let is_planned = waits && row.start.starts_with(|c: char| c.is_ascii_digit());
         return Look {
             verdict,
@@ -114,7 +114,7 @@ pub fn observe(
     }
     match known.missing_since_ms {
         Some(since) if now_ms.saturating_sub(since) >= VANISHED_AFTER_MS => {
-            missing(Verdict::Ended(Ending::vanished()))
+            missing(Verdict::Ended(AllocationEnding::vanished()))
         }
         _ => missing(Verdict::Unknown {
             why: "not in Slurm's queue; a second look will tell".into(),
@@ -131,7 +131,7 @@ fn task_of(id: &str) -> Option<i64> {
 pub fn has_no_process(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Ended(_) => true,
-        Verdict::Alive { phase, .. } => *phase == Phase::Waiting,
+        Verdict::Alive { phase, .. } => *phase == AllocationPhase::Waiting,
         Verdict::Unknown { .. } => false,
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         ));
         assert_eq!(
             observe(&allocation, &empty, None, 6_000).verdict,
-            Verdict::Ended(Ending::vanished())
+            Verdict::Ended(AllocationEnding::vanished())
         );
     }
 
@@ -192,7 +192,7 @@ mod tests {
         allocation.array_task = Some(1);
         let look = observe(&allocation, &queue, None, 0);
         assert_eq!(look.slurm_job_id.as_deref(), Some("7_1"));
-        assert!(matches!(look.verdict, Verdict::Alive { phase: Phase::Running, .. }));
+        assert!(matches!(look.verdict, Verdict::Alive { phase: AllocationPhase::Running, .. }));
     }
 
     #[test]

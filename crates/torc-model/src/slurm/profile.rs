@@ -1,7 +1,7 @@
 //! Profiles: what a cluster offers, as data. Built in, from a file of the user, or derived from
 //! `scontrol`.
 
-use super::cluster::{Node, Partition as SlurmPartition};
+use super::cluster::{Node, PartitionLimits};
 use super::{clock, parse_clock};
 use crate::plan::Requirements;
 use crate::recovery::NodeShape;
@@ -218,7 +218,7 @@ impl Profile {
     pub fn derive(
         name: &str,
         nodes: &[Node],
-        partitions: &[SlurmPartition],
+        partitions: &[PartitionLimits],
         whole_nodes: bool,
     ) -> Self {
         let rows = partitions.iter().filter(|p| p.state == "UP" || p.state.is_empty());
@@ -228,7 +228,7 @@ impl Profile {
 }
 
 fn derive_partition(
-    partition: &SlurmPartition,
+    partition: &PartitionLimits,
     nodes: &[Node],
     whole_nodes: bool,
 ) -> Option<Partition> {

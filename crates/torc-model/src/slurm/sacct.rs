@@ -2,7 +2,7 @@
 //! `squeue` goes first.
 
 use super::squeue::last_line;
-use super::state::{self, Ending, Phase, Verdict};
+use super::state::{self, AllocationEnding, AllocationPhase, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,7 +146,7 @@ pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Rec
 
 /// How a job that waits again ended before, if accounting knows of that life and not only of an
 /// earlier one.
-pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
+pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<AllocationEnding> {
     let lives = records.iter().rev().filter(|r| r.job_id == id && super::is_name_of(&r.name, name));
     let mut lives = lives.map(Record::verdict);
     let ending = |verdict| match verdict {
@@ -154,7 +154,7 @@ pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
         Verdict::Alive { .. } | Verdict::Unknown { .. } => None,
     };
     match lives.next()? {
-        Verdict::Alive { phase: Phase::Waiting, .. } => lives.next().and_then(ending),
+        Verdict::Alive { phase: AllocationPhase::Waiting, .. } => lives.next().and_then(ending),
         newest => ending(newest),
     }
 }

@@ -30,7 +30,7 @@ pub const MANAGED: [&str; 13] = [
 
 /// What a script is made from.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Submission<'a> {
+pub struct ScriptInput<'a> {
     /// How to ask for nodes.
     pub scheduler: &'a SlurmScheduler,
     /// Options for every allocation of the workflow.
@@ -99,7 +99,7 @@ pub fn walltime_seconds(text: &str) -> Result<u64, ScriptError> {
 }
 
 /// The whole script.
-pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
+pub fn render(submission: &ScriptInput<'_>) -> Result<String, ScriptError> {
     let scheduler = submission.scheduler;
     let mut lines = Lines::default();
     let chain = chain_of(submission.name).filter(|_| scheduler.serialize_allocations);
@@ -190,7 +190,7 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
 }
 
 /// Adds `slurm_defaults`; answers whether they ask for requeuing.
-fn add_defaults(lines: &mut Lines, submission: &Submission<'_>) -> Result<bool, ScriptError> {
+fn add_defaults(lines: &mut Lines, submission: &ScriptInput<'_>) -> Result<bool, ScriptError> {
     let mut requeues = false;
     for (key, value) in submission.defaults {
         let option = key.replace('_', "-");
@@ -334,7 +334,7 @@ mod tests {
         count: u32,
     ) -> Result<String, ScriptError> {
         let defaults = defaults.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        render(&Submission {
+        render(&ScriptInput {
             scheduler,
             defaults: &defaults,
             name: "torc-wf5-a1",
@@ -436,7 +436,7 @@ mod tests {
         let chained = SlurmScheduler { serialize_allocations: true, ..scheduler() };
         let defaults = BTreeMap::from([("dependency".to_owned(), Value::from("afterok:7"))]);
         let text = |name: &str, defaults: &BTreeMap<String, Value>| {
-            render(&Submission {
+            render(&ScriptInput {
                 scheduler: &chained,
                 defaults,
                 name,

@@ -11,13 +11,13 @@ pub enum Verdict {
     /// Slurm has it, and it will run, runs, or is being cleaned up.
     Alive {
         /// How far it is.
-        phase: Phase,
+        phase: AllocationPhase,
         /// Slurm's reason why it waits.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// It is over and will not come back.
-    Ended(Ending),
+    Ended(AllocationEnding),
     /// Ask again later.
     Unknown {
         /// Why it is not known.
@@ -28,7 +28,7 @@ pub enum Verdict {
 /// How far a living allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum AllocationPhase {
     /// In the queue (again, if it was requeued): no process of it runs.
     Waiting,
     /// Has its nodes.
@@ -39,7 +39,7 @@ pub enum Phase {
 
 /// How an allocation ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ending {
+pub struct AllocationEnding {
     /// Slurm's word, such as `PREEMPTED`; `VANISHED` when Slurm has no record at all.
     pub state: String,
     /// What it means for attempts that were alive in it.
@@ -51,7 +51,7 @@ pub struct Ending {
     pub is_vanished: bool,
 }
 
-impl Ending {
+impl AllocationEnding {
     /// Slurm forgot it: purged, or lost with the controller's state.
     pub fn vanished() -> Self {
         let text = "Slurm no longer knows this allocation".into();
@@ -66,7 +66,7 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
         reason.map(str::trim).filter(|r| !r.is_empty() && !matches!(*r, "None" | "(null)"));
     let alive = |phase| Verdict::Alive { phase, reason: reason.map(str::to_owned) };
     let ended = |cause, text: &str| {
-        Verdict::Ended(Ending {
+        Verdict::Ended(AllocationEnding {
             state: state.to_owned(),
             cause,
             text: format!("Slurm says {state}: {text}"),
@@ -75,11 +75,11 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
     };
     match state {
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
-        | "SPECIAL_EXIT" => alive(Phase::Waiting),
+        | "SPECIAL_EXIT" => alive(AllocationPhase::Waiting),
         "RUNNING" | "CONFIGURING" | "RESIZING" | "SIGNALING" | "STOPPED" | "SUSPENDED" => {
-            alive(Phase::Running)
+            alive(AllocationPhase::Running)
         }
-        "COMPLETING" | "STAGE_OUT" => alive(Phase::Leaving),
+        "COMPLETING" | "STAGE_OUT" => alive(AllocationPhase::Leaving),
         "COMPLETED" => ended(Cause::Lost, "the allocation's script has ended"),
         "FAILED" => ended(Cause::Lost, "the allocation's script failed"),
         "CANCELLED" => ended(Cause::Lost, "a user canceled the allocation"),
@@ -137,7 +137,7 @@ mod tests {
         assert!(matches!(verdict("QUANTUM", None), Verdict::Unknown { .. }));
         assert!(matches!(verdict("", None), Verdict::Unknown { .. }));
         let suspended = verdict("SUSPENDED", Some("None"));
-        assert_eq!(suspended, Verdict::Alive { phase: Phase::Running, reason: None });
+        assert_eq!(suspended, Verdict::Alive { phase: AllocationPhase::Running, reason: None });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What travels about allocations between the server and the clients that reach Slurm.
 
-use super::state::{Ending, Verdict};
+use super::state::{AllocationEnding, Verdict};
 use crate::ids::{ActionId, JobId, WorkflowId};
 use crate::plan::SlurmScheduler;
 use crate::status::{AllocationEnd, AllocationStatus, Cause};
@@ -231,7 +231,7 @@ pub struct Observation {
     /// It waits again, and accounting tells how it ended before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
-    pub before: Option<Ending>,
+    pub before: Option<AllocationEnding>,
     /// When Slurm plans to start it, ms since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_ms: Option<i64>,

@@ -12,7 +12,7 @@ pub const EXPORT_TOTAL_MAX: usize = 512 << 10;
 
 /// `item.tags[0].name`: a root and the way from there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Path {
+pub struct DataPath {
     /// The variable.
     pub root: String,
     /// The way into its value.
@@ -44,7 +44,7 @@ fn index(text: &str) -> Option<(usize, usize)> {
         .then(|| (number.parse().unwrap_or_default(), end + 2))
 }
 
-impl Path {
+impl DataPath {
     /// Reads a path at the beginning of a text; also gives its length.
     pub fn read(text: &str) -> Option<(Self, usize)> {
         let length = word(text);
@@ -78,7 +78,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for DataPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.root)?;
         for piece in &self.pieces {
@@ -183,12 +183,12 @@ mod tests {
 
     #[test]
     fn paths_read_and_look_up() {
-        let (path, length) = Path::read("item.tags[0].name%.js}").unwrap();
+        let (path, length) = DataPath::read("item.tags[0].name%.js}").unwrap();
         assert_eq!((path.to_string().as_str(), length), ("item.tags[0].name", 17));
         let value = json!({"tags": [{"name": "x.js"}]});
         assert_eq!(lookup(&value, &path.pieces), Some(&json!("x.js")));
-        assert_eq!(Path::read("a[@]").map(|(_, length)| length), Some(1));
-        assert!(Path::read("1a").is_none() && Path::parse("a.b-c").is_none());
+        assert_eq!(DataPath::read("a[@]").map(|(_, length)| length), Some(1));
+        assert!(DataPath::read("1a").is_none() && DataPath::parse("a.b-c").is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! A missing field is null, and null compares false with everything. Text that reads as a number
 //! compares as one.
 
-use super::data::{Path, lookup, show};
+use super::data::{DataPath, lookup, show};
 use regex::Regex;
 use serde_json::Value;
 use std::fmt;
@@ -23,9 +23,9 @@ pub struct Expr {
 #[derive(Clone, Debug)]
 enum Node {
     Literal(Value),
-    Path(Path),
+    Path(DataPath),
     List(Vec<Node>),
-    Defined(Path),
+    Defined(DataPath),
     Not(Box<Node>),
     And(Box<Node>, Box<Node>),
     Or(Box<Node>, Box<Node>),
@@ -79,7 +79,7 @@ impl Expr {
     }
 
     /// The variables it uses; those only inside `defined()` are not among them.
-    pub fn paths(&self) -> Vec<&Path> {
+    pub fn paths(&self) -> Vec<&DataPath> {
         let mut found = Vec::new();
         collect(&self.node, &mut found);
         found
@@ -97,7 +97,7 @@ impl Expr {
     }
 }
 
-fn collect<'a>(node: &'a Node, found: &mut Vec<&'a Path>) {
+fn collect<'a>(node: &'a Node, found: &mut Vec<&'a DataPath>) {
     match node {
         Node::Literal(_) | Node::Defined(_) => {}
         Node::Path(path) => found.push(path),
@@ -411,7 +411,7 @@ impl Parser<'_> {
         let braced = self.take("${");
         if self.take("defined(") || self.take("defined (") {
             self.space();
-            let Some((path, length)) = Path::read(self.rest()) else {
+            let Some((path, length)) = DataPath::read(self.rest()) else {
                 return Err(self.error("`defined` needs the name of a variable"));
             };
             self.at += length;
@@ -420,7 +420,7 @@ impl Parser<'_> {
             }
             return Ok(Node::Defined(path));
         }
-        let Some((path, length)) = Path::read(self.rest()) else {
+        let Some((path, length)) = DataPath::read(self.rest()) else {
             let shown: String = self.rest().chars().take(12).collect();
             return Err(self.error(format!("`{shown}` is neither a value nor a name")));
         };

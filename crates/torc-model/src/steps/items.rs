@@ -14,7 +14,7 @@ use std::fmt;
 #[serde(default, deny_unknown_fields)]
 pub struct MapSettings {
     /// Where items come from.
-    pub items: Source,
+    pub items: ItemSource,
     /// Only items for which this holds.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
@@ -41,7 +41,7 @@ pub struct MapSettings {
 /// What a job has to do with a map; kept with the job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MapRole {
     /// It is the map: it finds the items and is done when they are.
     Map(Box<MapSettings>),
     /// It runs over the results of the map of this name.
@@ -57,7 +57,7 @@ pub enum Role {
     },
 }
 
-impl Role {
+impl MapRole {
     /// Reads what a job keeps.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         Self::deserialize(value)
@@ -73,7 +73,7 @@ impl Role {
 /// Where items come from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum ItemSource {
     /// Written in the spec.
     List(Vec<Value>),
     /// A file.
@@ -102,7 +102,7 @@ pub enum Source {
     },
 }
 
-impl Default for Source {
+impl Default for ItemSource {
     fn default() -> Self {
         Self::List(Vec::new())
     }
@@ -195,7 +195,7 @@ impl fmt::Display for ItemError {
 /// A workflow of more items than this is a mistake, not a wish.
 const MAX_ITEMS: usize = 1_000_000;
 
-impl Source {
+impl ItemSource {
     /// The text of a file or a command as items: a JSON array, one JSON value per line, or plain
     /// lines.
     pub fn read(text: &str, select: Option<&str>) -> Result<Vec<Value>, ItemError> {
@@ -400,23 +400,23 @@ mod tests {
 
     #[test]
     fn items_are_read_from_lines_json_and_jsonl() {
-        assert_eq!(Source::read("a\nb c\n\n", None).unwrap(), [json!("a"), json!("b c")]);
-        assert_eq!(Source::read("[1, {\"a\": 2}]", None).unwrap(), [json!(1), json!({"a": 2})]);
+        assert_eq!(ItemSource::read("a\nb c\n\n", None).unwrap(), [json!("a"), json!("b c")]);
+        assert_eq!(ItemSource::read("[1, {\"a\": 2}]", None).unwrap(), [json!(1), json!({"a": 2})]);
         assert_eq!(
-            Source::read("{\"a\": 1}\n{\"a\": 2}\n", None).unwrap(),
+            ItemSource::read("{\"a\": 1}\n{\"a\": 2}\n", None).unwrap(),
             [json!({"a": 1}), json!({"a": 2})]
         );
         assert_eq!(
-            Source::read("{\"items\": [1, 2]}", Some("$.items[*]")).unwrap(),
+            ItemSource::read("{\"items\": [1, 2]}", Some("$.items[*]")).unwrap(),
             [json!(1), json!(2)]
         );
         assert_eq!(
-            Source::read("{\"items\": [1, 2]}", Some("$.items")).unwrap(),
+            ItemSource::read("{\"items\": [1, 2]}", Some("$.items")).unwrap(),
             [json!(1), json!(2)]
         );
-        assert_eq!(Source::read("", None).unwrap(), Vec::<Value>::new());
-        assert!(Source::read("{\"items\": [1]}", Some("$.other")).is_err());
-        assert!(Source::read("not json", Some("$.a")).is_err());
+        assert_eq!(ItemSource::read("", None).unwrap(), Vec::<Value>::new());
+        assert!(ItemSource::read("{\"items\": [1]}", Some("$.other")).is_err());
+        assert!(ItemSource::read("not json", Some("$.a")).is_err());
     }
 
     #[test]

@@ -15,15 +15,15 @@ mod retry;
 mod text;
 mod tree;
 
-pub use data::{EXPORT_MAX, EXPORT_TOTAL_MAX, Path, Piece, Select, lookup, show};
+pub use data::{DataPath, EXPORT_MAX, EXPORT_TOTAL_MAX, Piece, Select, lookup, show};
 pub use expr::{Expr, ExprError};
-pub use items::{Item, ItemError, MapSettings, Role, Source, Tolerate, job_name, prepare};
+pub use items::{Item, ItemError, ItemSource, MapRole, MapSettings, Tolerate, job_name, prepare};
 pub use outcome::{
     AfterHandler, AfterTry, HandlerEnd, Outcome, Word, after_handler, after_try, given_up, overall,
 };
 pub use record::{ErrorKind, Report, Row, StepEvent, failure_line};
-pub use retry::{Backoff, Only, Retry};
-pub use text::{Reference, Shell, TextError, env_name, fill, references, shell};
+pub use retry::{Only, Retry, StepBackoff};
+pub use text::{StepShell, TextError, TextReference, env_name, fill, references, shell};
 pub use tree::{
-    Action, Agent, Capture, CaptureSource, Handler, Permissions, Resume, Step, Strategy, Tree,
+    Action, Capture, CaptureSource, Handler, Permissions, Resume, Step, StepAgent, Strategy, Tree,
 };

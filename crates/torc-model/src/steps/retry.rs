@@ -12,7 +12,7 @@ pub struct Retry {
     /// Tries in all; 1 means none again.
     pub attempts: u32,
     /// How the wait grows.
-    pub backoff: Backoff,
+    pub backoff: StepBackoff,
     /// Seconds before the second try.
     pub delay: f64,
     /// Longest wait in seconds.
@@ -32,7 +32,7 @@ impl Default for Retry {
     fn default() -> Self {
         Self {
             attempts: 1,
-            backoff: Backoff::default(),
+            backoff: StepBackoff::default(),
             delay: 1.0,
             max_delay: None,
             jitter: 0.0,
@@ -45,7 +45,7 @@ impl Default for Retry {
 /// How the wait grows from try to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Backoff {
+pub enum StepBackoff {
     /// Not at all.
     Fixed,
     /// d, 2d, 3d, ...
@@ -140,10 +140,10 @@ impl Retry {
         }
         let nth = f64::from(tries);
         let factor = match self.backoff {
-            Backoff::Fixed => 1.0,
-            Backoff::Linear => nth,
-            Backoff::Exponential => 2f64.powf(nth - 1.0),
-            Backoff::Fibonacci => fibonacci(tries),
+            StepBackoff::Fixed => 1.0,
+            StepBackoff::Linear => nth,
+            StepBackoff::Exponential => 2f64.powf(nth - 1.0),
+            StepBackoff::Fibonacci => fibonacci(tries),
         };
         let plain = (self.delay * factor).min(self.max_delay.unwrap_or(f64::MAX)).min(1e9);
         let unit = chance::unit(chance::nth(seed, tries.into()));
@@ -177,12 +177,12 @@ mod tests {
             (1..7).map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 7)).collect::<Vec<_>>()
         };
         assert_eq!(
-            waits(Backoff::Fixed),
+            waits(StepBackoff::Fixed),
             [2.0, 2.0, 2.0, 2.0, 2.0].map(Some).into_iter().chain([None]).collect::<Vec<_>>()
         );
-        assert_eq!(waits(Backoff::Linear)[..4], [2.0, 4.0, 6.0, 8.0].map(Some));
-        assert_eq!(waits(Backoff::Exponential)[..4], [2.0, 4.0, 8.0, 9.0].map(Some));
-        assert_eq!(waits(Backoff::Fibonacci)[..5], [2.0, 2.0, 4.0, 6.0, 9.0].map(Some));
+        assert_eq!(waits(StepBackoff::Linear)[..4], [2.0, 4.0, 6.0, 8.0].map(Some));
+        assert_eq!(waits(StepBackoff::Exponential)[..4], [2.0, 4.0, 8.0, 9.0].map(Some));
+        assert_eq!(waits(StepBackoff::Fibonacci)[..5], [2.0, 2.0, 4.0, 6.0, 9.0].map(Some));
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
     fn jitter_is_within_its_fraction_and_repeatable() {
         let retry = Retry {
             attempts: 99,
-            backoff: Backoff::Fixed,
+            backoff: StepBackoff::Fixed,
             delay: 10.0,
             jitter: 0.3,
             ..Retry::default()

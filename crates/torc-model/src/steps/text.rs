@@ -5,15 +5,15 @@
 //! that is not ours (`${x:-0}`, `${a[@]}`, `$$`, `awk '{print $1}'`) stays the shell's. Texts that
 //! no shell reads (prompts, environment values, directories) are filled in.
 
-use super::data::{Path, Piece};
+use super::data::{DataPath, Piece};
 use std::fmt;
 use std::ops::Range;
 
 /// A variable of ours that a text uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reference {
+pub struct TextReference {
     /// Which.
-    pub path: Path,
+    pub path: DataPath,
     /// The text says what to do without it (`:-`).
     pub optional: bool,
     /// Where in the text, braces included.
@@ -22,11 +22,11 @@ pub struct Reference {
 
 /// A shell text after renaming.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shell {
+pub struct StepShell {
     /// What the shell gets.
     pub text: String,
     /// What of ours it uses.
-    pub references: Vec<Reference>,
+    pub references: Vec<TextReference>,
 }
 
 /// What is wrong with a `${...}`.
@@ -35,12 +35,12 @@ pub enum TextError {
     /// Nothing has this name.
     Unknown {
         /// As written.
-        path: Path,
+        path: DataPath,
         /// Where.
         at: Range<usize>,
     },
     /// It has no value, and the text does not say what to do then.
-    Missing(Path),
+    Missing(DataPath),
     /// It does not end, or something strange follows the name.
     Malformed {
         /// As written.
@@ -51,7 +51,7 @@ pub enum TextError {
     /// The value cannot be used here.
     Unusable {
         /// Which.
-        path: Path,
+        path: DataPath,
         /// Why.
         why: String,
     },
@@ -69,7 +69,7 @@ impl fmt::Display for TextError {
 }
 
 /// The environment variable of a path: dots and brackets become `__`.
-pub fn env_name(path: &Path) -> String {
+pub fn env_name(path: &DataPath) -> String {
     let mut name = path.root.clone();
     for piece in &path.pieces {
         name.push_str("__");
@@ -82,7 +82,7 @@ pub fn env_name(path: &Path) -> String {
 }
 
 /// Renames our variables in a shell text. `ours` knows the roots.
-pub fn shell(text: &str, ours: impl Fn(&str) -> bool) -> Result<Shell, TextError> {
+pub fn shell(text: &str, ours: impl Fn(&str) -> bool) -> Result<StepShell, TextError> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut references = Vec::new();
     let mut rest = 0;
@@ -102,20 +102,20 @@ pub fn shell(text: &str, ours: impl Fn(&str) -> bool) -> Result<Shell, TextError
             continue;
         }
         let Some(inner) = from.strip_prefix("${") else {
-            if let Some((path, length)) = Path::read(&from[1..])
+            if let Some((path, length)) = DataPath::read(&from[1..])
                 && ours(&path.root)
             {
                 // Without braces the shell takes only the first word.
-                let path = Path { root: path.root, pieces: Vec::new() };
+                let path = DataPath { root: path.root, pieces: Vec::new() };
                 let length = length.min(path.root.len());
-                references.push(Reference { path, optional: false, at: at..at + 1 + length });
+                references.push(TextReference { path, optional: false, at: at..at + 1 + length });
             }
             out.push('$');
             rest = at + 1;
             continue;
         };
         let sigil = inner.bytes().next().filter(|b| matches!(b, b'#' | b'!')).map_or(0, |_| 1);
-        let Some((path, length)) = Path::read(&inner[sigil..]) else {
+        let Some((path, length)) = DataPath::read(&inner[sigil..]) else {
             out.push_str("${");
             rest = at + 2;
             continue;
@@ -146,15 +146,15 @@ pub fn shell(text: &str, ours: impl Fn(&str) -> bool) -> Result<Shell, TextError
         out.push_str("${");
         out.push_str(&inner[..sigil]);
         out.push_str(&env_name(&path));
-        references.push(Reference { path, optional, at: at..end });
+        references.push(TextReference { path, optional, at: at..end });
         rest = end;
     }
     out.push_str(&text[rest..]);
-    Ok(Shell { text: out, references })
+    Ok(StepShell { text: out, references })
 }
 
 /// The variables in a text that no shell reads.
-pub fn references(text: &str) -> Result<Vec<Reference>, TextError> {
+pub fn references(text: &str) -> Result<Vec<TextReference>, TextError> {
     let mut found = Vec::new();
     walk(text, &mut String::new(), &mut |reference| {
         found.push(reference.clone());
@@ -167,7 +167,7 @@ pub fn references(text: &str) -> Result<Vec<Reference>, TextError> {
 /// value.
 pub fn fill(
     text: &str,
-    value: impl Fn(&Path) -> Result<Option<String>, TextError>,
+    value: impl Fn(&DataPath) -> Result<Option<String>, TextError>,
 ) -> Result<String, TextError> {
     let mut out = String::with_capacity(text.len());
     walk(text, &mut out, &mut |reference| match value(&reference.path) {
@@ -181,7 +181,7 @@ pub fn fill(
     Ok(out)
 }
 
-type Put<'a> = &'a mut dyn FnMut(&Reference) -> Result<String, TextError>;
+type Put<'a> = &'a mut dyn FnMut(&TextReference) -> Result<String, TextError>;
 
 fn walk(text: &str, out: &mut String, put: Put<'_>) -> Result<(), TextError> {
     let mut rest = 0;
@@ -201,7 +201,7 @@ fn walk(text: &str, out: &mut String, put: Put<'_>) -> Result<(), TextError> {
         };
         let close = inner.find('}').map_or(text.len(), |close| at + 2 + close + 1);
         let malformed = || TextError::Malformed { text: text[at..close].into(), at: at..close };
-        let (path, length) = Path::read(inner).ok_or_else(malformed)?;
+        let (path, length) = DataPath::read(inner).ok_or_else(malformed)?;
         let (default, end) = if inner[length..].starts_with('}') {
             (None, at + 2 + length + 1)
         } else if let Some(default) = inner[length..].strip_prefix(":-") {
@@ -210,7 +210,7 @@ fn walk(text: &str, out: &mut String, put: Put<'_>) -> Result<(), TextError> {
         } else {
             return Err(malformed());
         };
-        let reference = Reference { path, optional: default.is_some(), at: at..end };
+        let reference = TextReference { path, optional: default.is_some(), at: at..end };
         let value = put(&reference)?;
         out.push_str(if value.is_empty() { default.unwrap_or_default() } else { &value });
         rest = end;
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_filled_in_once() {
-        let value = |path: &Path| match path.to_string().as_str() {
+        let value = |path: &DataPath| match path.to_string().as_str() {
             "item" => Ok(Some("${error.message}".to_owned())),
             "none" => Ok(None),
             _ => Err(TextError::Unknown { path: path.clone(), at: 0..0 }),
@@ -287,7 +287,10 @@ mod tests {
             fill("a ${item} $${item} $5 ${none:-d}", value).unwrap(),
             "a ${error.message} ${item} $5 d"
         );
-        assert_eq!(fill("${none}", value), Err(TextError::Missing(Path::parse("none").unwrap())));
+        assert_eq!(
+            fill("${none}", value),
+            Err(TextError::Missing(DataPath::parse("none").unwrap()))
+        );
         assert!(matches!(fill("${nothing}", value), Err(TextError::Unknown { .. })));
         assert!(matches!(fill("${item", value), Err(TextError::Malformed { .. })));
         assert!(matches!(fill("${a b}", value), Err(TextError::Malformed { .. })));

@@ -32,7 +32,7 @@ pub struct Tree {
     pub values: Map<String, Value>,
     /// The program behind `claude`; the workflow's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<Agent>,
+    pub agent: Option<StepAgent>,
     /// The item, when the job is one of a map. Filled in when the attempt is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<Value>,
@@ -295,7 +295,7 @@ impl<'de> Deserialize<'de> for CaptureSource {
 /// The program behind `claude` steps.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Agent {
+pub struct StepAgent {
     /// Program and arguments. The prompt comes by standard input, or in place of an argument
     /// `{prompt}`.
     pub command: Vec<String>,
@@ -311,7 +311,7 @@ pub struct Agent {
     pub dry_run: bool,
 }
 
-impl Default for Agent {
+impl Default for StepAgent {
     fn default() -> Self {
         Self {
             command: vec!["claude".into(), "-p".into()],

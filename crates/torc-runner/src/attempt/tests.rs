@@ -37,8 +37,8 @@ fn packet() -> AttemptPacket {
     }
 }
 
-fn context(dir: &Path) -> Context {
-    Context {
+fn context(dir: &Path) -> AttemptContext {
+    AttemptContext {
         workflow_name: "w".into(),
         workflow_id: WorkflowId(1),
         key: "k".into(),
@@ -56,8 +56,8 @@ fn context(dir: &Path) -> Context {
     }
 }
 
-fn exit(how: How) -> Exit {
-    Exit {
+fn exit(how: How) -> ProcessExit {
+    ProcessExit {
         id: 1,
         how,
         started_ms: 1000,
@@ -85,7 +85,7 @@ fn recovery(on_failure: OnScriptFailure) -> RecoveryScript {
     }
 }
 
-fn last<'a>(order: &'a Order, name: &str) -> Option<&'a str> {
+fn last<'a>(order: &'a ProcessOrder, name: &str) -> Option<&'a str> {
     order.env.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
 }
 
@@ -105,7 +105,7 @@ fn line(verdict: &Verdict) -> String {
 fn the_kernels_figure_counts_when_it_killed_for_memory() {
     let with = |peak_memory_bytes, oom_kills| {
         let memory = Some(KernelMemory { oom_kills, peak_bytes: Some(7000), cache_bytes: None });
-        Exit { peak_memory_bytes, memory, ..exit(How::Signal(9)) }
+        ProcessExit { peak_memory_bytes, memory, ..exit(How::Signal(9)) }
     };
     assert_eq!(peak_memory(&exit(How::Code(0))), Some(5000));
     assert_eq!(peak_memory(&with(5000, 0)), Some(5000), "file cache is no use");
@@ -114,7 +114,7 @@ fn the_kernels_figure_counts_when_it_killed_for_memory() {
     assert_eq!(peak_memory(&with(8000, 1)), Some(8000));
 }
 
-fn judged(exit: &Exit, checkpoint: Option<i64>) -> Verdict {
+fn judged(exit: &ProcessExit, checkpoint: Option<i64>) -> Verdict {
     let execution = Execution::default();
     let rules = Rules { execution: &execution, checkpoint, tolerates_oom: false };
     judge(exit, &rules, &Lacking::default())
@@ -124,7 +124,7 @@ fn judged(exit: &Exit, checkpoint: Option<i64>) -> Verdict {
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
     let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999 << 20), cache_bytes: None });
-    let stopped = |how, stop, journal: &[Sent]| Exit {
+    let stopped = |how, stop, journal: &[Sent]| ProcessExit {
         stop: Some(stop),
         journal: journal.into(),
         ..exit(how)
@@ -150,13 +150,13 @@ fn verdicts_follow_the_strongest_evidence() {
             StopReason::Memory { used_bytes: 9 << 20, limit_bytes: 5 << 20 },
             &[sent(9, 10)],
         ),
-        Exit { memory: oom, ..exit(How::Signal(9)) },
-        Exit { memory: oom, ..exit(How::Code(137)) },
-        Exit { memory: oom, ..exit(How::Code(0)) },
+        ProcessExit { memory: oom, ..exit(How::Signal(9)) },
+        ProcessExit { memory: oom, ..exit(How::Code(137)) },
+        ProcessExit { memory: oom, ..exit(How::Code(0)) },
         // A kill of ours is never taken for the kernel's.
-        Exit { memory: oom, ..stopped(How::Signal(9), StopReason::Canceled, &[sent(9, 1)]) },
-        Exit { machine_oom: true, ..exit(How::Signal(9)) },
-        Exit { survivors: vec![5], ..exit(How::Code(1)) },
+        ProcessExit { memory: oom, ..stopped(How::Signal(9), StopReason::Canceled, &[sent(9, 1)]) },
+        ProcessExit { machine_oom: true, ..exit(How::Signal(9)) },
+        ProcessExit { survivors: vec![5], ..exit(How::Code(1)) },
     ];
     let lines: Vec<String> = cases.iter().map(|e| line(&judged(e, Some(85)))).collect();
     let kernel = "kernel: the kernel killed 2 of its processes for exceeding the limit; highest use 999.0 MiB";
@@ -215,7 +215,7 @@ fn missing_outputs_are_named_and_a_few_are_enough() {
 fn the_job_environment_wins_over_the_workflow_s_and_ours_over_both() {
     let dir = tempfile::tempdir().unwrap();
     let tokens = TokenFiles::new(dir.path(), Key::of_server("o", "d"));
-    let context = Context { tokens, ..context(Path::new("/out")) };
+    let context = AttemptContext { tokens, ..context(Path::new("/out")) };
     let order = Attempt::new(packet(), vec!["0".into(), "2".into()]).order(&context, 9);
     assert_eq!((last(&order, "A"), last(&order, "B")), (Some("job"), Some("b")));
     assert_eq!(
@@ -280,14 +280,14 @@ fn a_recovery_script_runs_first_with_the_words_of_the_failed_attempt() {
     assert_eq!((order.time_limit, order.memory_limit), (Some(Duration::from_secs(600)), None));
 
     let (attempt, next) = attempt.on_exit(&context, exit(How::Code(4)), None, 2);
-    let Next::Run(order) = next else { panic!("{next:?}") };
+    let AfterProcess::Run(order) = next else { panic!("{next:?}") };
     assert_eq!(
         (order.text.as_str(), order.id, last(&order, "TORC_ATTEMPT_ID")),
         ("python x.py", 2, Some("3"))
     );
     let (attempt, next) = attempt.unwrap().on_exit(&context, exit(How::Code(0)), None, 3);
     assert!(attempt.is_none());
-    let Next::Report(finish) = next else { panic!("{next:?}") };
+    let AfterProcess::Report(finish) = next else { panic!("{next:?}") };
     let report = finish.report(&context);
     assert_eq!((report.return_code, report.cause), (0, None));
     let script = report.script.unwrap();
@@ -304,9 +304,9 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
         ))
     };
     let report = |next| match next {
-        Next::Report(finish) => Finish::report(*finish, &context),
-        Next::Run(order) => panic!("{order:?}"),
-        Next::Steps(attempt) => panic!("{attempt:?}"),
+        AfterProcess::Report(finish) => Finish::report(*finish, &context),
+        AfterProcess::Run(order) => panic!("{order:?}"),
+        AfterProcess::Steps(attempt) => panic!("{attempt:?}"),
     };
     let (_, next) = attempt(OnScriptFailure::Fail).on_exit(&context, exit(How::Code(4)), None, 2);
     let failed = report(next);
@@ -315,7 +315,7 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
     assert_eq!(failed.detail, Some(EndDetail::RecoveryScript));
     assert!(failed.stderr_path.unwrap().ends_with("_recovery.e"));
 
-    let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Signal(15)) };
+    let canceled = ProcessExit { stop: Some(StopReason::Canceled), ..exit(How::Signal(15)) };
     let (_, next) = attempt(OnScriptFailure::Continue).on_exit(&context, canceled, None, 2);
     assert_eq!(report(next).cause, Some(Cause::Canceled));
 
@@ -329,9 +329,9 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
     assert_eq!(report(next).cause, Some(Cause::Stopped));
 
     let limit = Duration::from_secs(600);
-    let late = Exit { stop: Some(StopReason::Timeout { limit }), ..exit(How::Signal(9)) };
+    let late = ProcessExit { stop: Some(StopReason::Timeout { limit }), ..exit(How::Signal(9)) };
     let (attempt, next) = attempt(OnScriptFailure::Continue).on_exit(&context, late, None, 2);
-    assert!(matches!(next, Next::Run(_)));
+    assert!(matches!(next, AfterProcess::Run(_)));
     let script = attempt.unwrap().script.unwrap();
     assert_eq!((script.return_code, script.timed_out), (152, true));
 }
@@ -419,21 +419,21 @@ fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
         (StopReason::RunnerTimeUp, Cause::Walltime),
         (StopReason::Timeout { limit }, Cause::Timeout),
     ] {
-        let saved = Exit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
+        let saved = ProcessExit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
         let verdict = judged(&saved, Some(85));
         assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Checkpoint), 85), "{stop:?}");
-        let other = Exit { stop: Some(stop), ..exit(How::Code(1)) };
+        let other = ProcessExit { stop: Some(stop), ..exit(How::Code(1)) };
         assert_eq!(judged(&other, Some(85)).cause, Some(cause));
     }
     // A person's word is stronger.
-    let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Code(85)) };
+    let canceled = ProcessExit { stop: Some(StopReason::Canceled), ..exit(How::Code(85)) };
     assert_eq!(judged(&canceled, Some(85)).cause, Some(Cause::Canceled));
 }
 
 #[test]
 fn a_success_with_a_killed_child_is_one_only_where_the_job_says_so() {
     let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7), cache_bytes: None });
-    let ended = Exit { memory, ..exit(How::Code(0)) };
+    let ended = ProcessExit { memory, ..exit(How::Code(0)) };
     let verdict = judged(&ended, None);
     assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Oom), 137));
     let execution = Execution::default();
@@ -444,7 +444,7 @@ fn a_success_with_a_killed_child_is_one_only_where_the_job_says_so() {
         verdict.evidence.iter().map(|e| e.source).collect::<Vec<_>>(),
         [EvidenceSource::Kernel]
     );
-    let failed = Exit { memory, ..exit(How::Code(3)) };
+    let failed = ProcessExit { memory, ..exit(How::Code(3)) };
     assert_eq!(judge(&failed, &rules, &Lacking::default()).cause, Some(Cause::Oom));
     let lacking = Lacking { missing: vec!["`f`".into()], ..Lacking::default() };
     assert_eq!(judge(&ended, &rules, &lacking).cause, Some(Cause::MissingOutput));

@@ -1,8 +1,8 @@
 //! What the end of a process means: success, or a cause with its evidence.
 
-use super::Context;
+use super::AttemptContext;
 use crate::outputs::{self, Before};
-use crate::supervisor::{Exit, How, StopReason};
+use crate::supervisor::{How, ProcessExit, StopReason};
 use crate::sys;
 use std::time::Duration;
 use torc_model::api::{AttemptPacket, Evidence, TOLD_TO_STOP};
@@ -24,7 +24,7 @@ pub struct Lacking {
 
 impl Lacking {
     /// Looks at the output files of an attempt that has ended.
-    pub fn find(context: &Context, packet: &AttemptPacket, before: Option<&Before>) -> Self {
+    pub fn find(context: &AttemptContext, packet: &AttemptPacket, before: Option<&Before>) -> Self {
         // A job that saves its state and continues keeps what its earlier attempts wrote.
         let continues = context.checkpoint_exit_code.is_some() && packet.attempt_id > 1;
         let before = before.filter(|_| !continues);
@@ -93,7 +93,7 @@ pub struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     /// For an attempt.
-    pub fn of(context: &'a Context, packet: &AttemptPacket) -> Self {
+    pub fn of(context: &'a AttemptContext, packet: &AttemptPacket) -> Self {
         Self {
             execution: &context.execution,
             checkpoint: context.checkpoint_exit_code,
@@ -135,7 +135,7 @@ pub fn evidence(source: EvidenceSource, text: String) -> Evidence {
 
 /// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel
 /// counted, what files are there, what the program said.
-pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
+pub fn judge(exit: &ProcessExit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
     let Rules { execution, checkpoint, tolerates_oom } = *rules;
     let signal = match exit.how {
         How::Signal(signal) => Some(i64::from(signal)),
@@ -275,7 +275,7 @@ pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
     found
 }
 
-fn journal(exit: &Exit) -> Vec<Evidence> {
+fn journal(exit: &ProcessExit) -> Vec<Evidence> {
     let line = |signal: i32, after: Duration| {
         evidence(
             EvidenceSource::Journal,
@@ -306,7 +306,7 @@ fn own_words(how: &How) -> Option<Evidence> {
 
 /// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not
 /// nothing.
-pub fn peak_memory(exit: &Exit) -> Option<u64> {
+pub fn peak_memory(exit: &ProcessExit) -> Option<u64> {
     let kernel = exit.memory.and_then(|memory| {
         // The kernel counts file cache too. What it killed had used all of that; of the others,
         // what is charged when all processes are gone is cache, and the rest was theirs together.

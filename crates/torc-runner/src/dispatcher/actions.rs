@@ -1,6 +1,6 @@
 //! Actions that this runner executes.
 
-use super::{Dispatcher, Effect, Phase, REPORT_CROSSING, RunningAction};
+use super::{Dispatcher, DispatcherPhase, Effect, REPORT_CROSSING, RunningAction};
 use crate::actions::ActionResult;
 use crate::config::RunnerEvent;
 use std::time::Instant;
@@ -20,7 +20,7 @@ impl Dispatcher {
             action: packet.id,
             trigger: packet.trigger,
         }));
-        if matches!(self.phase, Phase::Draining(..)) {
+        if matches!(self.phase, DispatcherPhase::Draining(..)) {
             let error = Some("the runner was leaving".into());
             self.on_action_ended(ActionResult { id: packet.id, return_code: 143, error }, now, out);
         } else {

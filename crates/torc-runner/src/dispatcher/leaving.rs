@@ -1,7 +1,7 @@
 //! How a runner leaves: what it gives back, what it waits for, and its goodbye.
 
 use super::doubt::stopped_with_its_runner;
-use super::{Dispatcher, Effect, FAREWELL, Phase};
+use super::{Dispatcher, DispatcherPhase, Effect, FAREWELL};
 use crate::config::{LeaveReason, RunnerEvent};
 use crate::supervisor::StopReason;
 use std::time::Instant;
@@ -15,7 +15,7 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        if let Phase::Leaving(_, is_answered) = &mut self.phase {
+        if let DispatcherPhase::Leaving(_, is_answered) = &mut self.phase {
             *is_answered = true;
         }
         if self.is_hurried {
@@ -34,14 +34,14 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        if self.phase != Phase::Working {
+        if self.phase != DispatcherPhase::Working {
             return;
         }
         self.begin_leaving(reason, now, out);
         for (_, packet) in std::mem::take(&mut self.queue) {
             self.give_back(packet, Cause::Stopped, "the runner was leaving");
         }
-        let stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
+        let stopped = matches!(self.phase, DispatcherPhase::Draining(LeaveReason::Stopped, _));
         for (active, report) in self.doubts.take_all() {
             let report = if stopped { stopped_with_its_runner(report) } else { report };
             self.finish(active, report, out);
@@ -56,7 +56,7 @@ impl Dispatcher {
         out: &mut Vec<Effect>,
     ) {
         out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
-        self.phase = Phase::Draining(reason, now);
+        self.phase = DispatcherPhase::Draining(reason, now);
     }
 
     pub(super) fn exit(&mut self, out: &mut Vec<Effect>) {
@@ -73,7 +73,7 @@ impl Dispatcher {
         let is_idle = self.active.is_empty() && self.queue.is_empty();
         let no_action_runs = self.actions.values().all(|action| action.has_ended);
         match &self.phase {
-            Phase::Working if is_idle && is_delivered && self.actions.is_empty() => {
+            DispatcherPhase::Working if is_idle && is_delivered && self.actions.is_empty() => {
                 let is_over = |since: Instant| {
                     self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
                 };
@@ -91,8 +91,8 @@ impl Dispatcher {
                 self.begin_leaving(reason, now, out);
                 self.say_goodbye(out);
             }
-            Phase::Working => {}
-            Phase::Draining(reason, since) if is_idle && no_action_runs => {
+            DispatcherPhase::Working => {}
+            DispatcherPhase::Draining(reason, since) if is_idle && no_action_runs => {
                 let can_not_tell = self.is_refused
                     || (self.lost_since.is_some()
                         && (self.is_hurried
@@ -104,8 +104,8 @@ impl Dispatcher {
                     self.say_goodbye(out);
                 }
             }
-            Phase::Draining(..) => {}
-            Phase::Leaving(_, is_answered) => {
+            DispatcherPhase::Draining(..) => {}
+            DispatcherPhase::Leaving(_, is_answered) => {
                 if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs)
                 {
                     self.exit(out);
@@ -139,6 +139,6 @@ impl Dispatcher {
         };
         let told = why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {}", why.text));
         out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
-        self.phase = Phase::Leaving(reason, false);
+        self.phase = DispatcherPhase::Leaving(reason, false);
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes of a runner's allocation that are lost, with what ran there.
 
 use super::doubt::stopped_with_its_runner;
-use super::{Active, Dispatcher, Effect, Phase};
+use super::{Active, Dispatcher, DispatcherPhase, Effect};
 use crate::attempt::lost_report;
 use crate::config::{LeaveReason, RunnerEvent};
 use crate::supervisor::StopReason;
@@ -46,7 +46,7 @@ impl Dispatcher {
     /// Attempts whose process was on a lost node are lost, once nothing of them lives. A runner that
     /// was told to stop does not wait: the batch system ends everything on its nodes.
     pub(super) fn give_up_lost_nodes(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
+        let is_stopped = matches!(self.phase, DispatcherPhase::Draining(LeaveReason::Stopped, _));
         let is_over = |lost: &mut LostNode| is_stopped || lost.over_at <= now;
         let over: Vec<LostNode> = self.lost_nodes.extract_if(.., is_over).collect();
         for LostNode { node, name, why, .. } in &over {
@@ -72,11 +72,13 @@ impl Dispatcher {
             let report = lost_report(reference, name, why, (self.settings.wall_clock)());
             match &self.phase {
                 // The batch system may be taking all nodes away.
-                Phase::Working => self.doubts.keep(active, report, now),
-                Phase::Draining(LeaveReason::Stopped, _) => {
+                DispatcherPhase::Working => self.doubts.keep(active, report, now),
+                DispatcherPhase::Draining(LeaveReason::Stopped, _) => {
                     self.finish(active, stopped_with_its_runner(report), out)
                 }
-                Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
+                DispatcherPhase::Draining(..) | DispatcherPhase::Leaving(..) => {
+                    self.finish(active, report, out)
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is sent to the server, and when: full batches under load, no delay when idle.
 
-use super::{CLAIM_LIMIT, Dispatcher, Effect, HASTY, PREFETCH_SECONDS, Phase};
+use super::{CLAIM_LIMIT, Dispatcher, DispatcherPhase, Effect, HASTY, PREFETCH_SECONDS};
 use crate::config::Prefetch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Dispatcher {
             return;
         }
         self.exchange_at = None;
-        let limit = if self.phase == Phase::Working { CLAIM_LIMIT } else { 0 };
+        let limit = if self.phase == DispatcherPhase::Working { CLAIM_LIMIT } else { 0 };
         let count = self.count_reports();
         let request = Arc::new(ClaimRequest {
             prefetch: self.prefetch(),

@@ -42,8 +42,8 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings {
+    fn new(change: impl FnOnce(&mut DispatcherSettings)) -> Self {
+        let mut settings = DispatcherSettings {
             runner_id: RunnerId(1),
             key: "k".into(),
             capacity: Capacity { num_cpus: 2, ..Capacity::default() },

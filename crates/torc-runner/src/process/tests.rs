@@ -41,8 +41,8 @@ impl World {
         Self { dir, setup }
     }
 
-    fn order(&self, text: &str, env: &[(&str, &str)]) -> Order {
-        Order {
+    fn order(&self, text: &str, env: &[(&str, &str)]) -> ProcessOrder {
+        ProcessOrder {
             id: 1,
             tag: "test/1".into(),
             text: text.into(),
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    fn run(&self, order: &Order) -> Outcome {
+    fn run(&self, order: &ProcessOrder) -> Outcome {
         let pid = launch(&self.setup, order).unwrap().pid;
         sys::wait_for_end(pid);
         let Reap::Ended(reaped) = sys::reap(pid) else { panic!("not reaped") };

@@ -7,13 +7,13 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use torc_model::steps::{Agent, Permissions};
+use torc_model::steps::{Permissions, StepAgent};
 
 /// Stands for the prompt among the arguments; without it the prompt comes by standard input.
 const PROMPT: &str = "{prompt}";
 
 /// Program and arguments of a call; the prompt is one argument or none.
-pub fn arguments(agent: &Agent, prompt: &str) -> (Vec<String>, bool) {
+pub fn arguments(agent: &StepAgent, prompt: &str) -> (Vec<String>, bool) {
     let mut words = agent.command.clone();
     let is_claude = words
         .first()
@@ -63,7 +63,7 @@ fn open_slot(path: &Path) -> io::Result<File> {
 
 /// Counts one call against the budget; a sentence when it is used up.
 pub fn count_call(
-    agent: &Agent,
+    agent: &StepAgent,
     dir: &Path,
     workflow: i64,
     what: &str,
@@ -91,20 +91,23 @@ mod tests {
 
     #[test]
     fn the_prompt_is_data() {
-        let agent = Agent { command: vec!["x".into(), PROMPT.into()], ..Agent::default() };
+        let agent = StepAgent { command: vec!["x".into(), PROMPT.into()], ..StepAgent::default() };
         assert_eq!(
             arguments(&agent, "a'; rm -rf /"),
             (vec!["x".into(), "a'; rm -rf /".into()], false)
         );
-        let edit = Agent { permissions: Permissions::Edit, ..Agent::default() };
+        let edit = StepAgent { permissions: Permissions::Edit, ..StepAgent::default() };
         assert_eq!(arguments(&edit, "p").0, ["claude", "-p", "--permission-mode", "acceptEdits"]);
-        assert_eq!(arguments(&Agent::default(), "p"), (vec!["claude".into(), "-p".into()], true));
+        assert_eq!(
+            arguments(&StepAgent::default(), "p"),
+            (vec!["claude".into(), "-p".into()], true)
+        );
     }
 
     #[test]
     fn the_budget_is_counted_over_all_calls() {
         let dir = tempfile::tempdir().unwrap();
-        let agent = Agent { max_calls: Some(2), ..Agent::default() };
+        let agent = StepAgent { max_calls: Some(2), ..StepAgent::default() };
         let call = || count_call(&agent, dir.path(), 1, "j").unwrap();
         assert_eq!((call(), call()), (Ok(()), Ok(())));
         assert!(call().unwrap_err().contains("2 of 2 calls"));

@@ -7,8 +7,8 @@ use super::run::Run;
 use super::turns::{Answer, Ask};
 use crate::attempt::{Lacking, Rules};
 use crate::long::{self, Files};
-use crate::process::{Order, OrderRest, Sink};
-use crate::supervisor::{Exit, How, StopReason};
+use crate::process::{OrderRest, ProcessOrder, Sink};
+use crate::supervisor::{How, ProcessExit, StopReason};
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use torc_model::steps::{ErrorKind, Step, shell};
 /// A process that has ended.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) exit: Box<Exit>,
+    pub(super) exit: Box<ProcessExit>,
     pub(super) nth: u32,
     pub(super) stdout: PathBuf,
     pub(super) stderr: PathBuf,
@@ -102,7 +102,7 @@ impl Run {
     /// A right to call the agent now, for as long as the file is open; waits until there is one.
     async fn slot(
         &mut self,
-        agent: &torc_model::steps::Agent,
+        agent: &torc_model::steps::StepAgent,
         place: &Place,
     ) -> Result<Result<Option<File>, Box<Failure>>, Stop> {
         let Some(most) = agent.max_parallel else { return Ok(Ok(None)) };
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    pub(super) fn order(&self, text: String, exports: Vec<(String, String)>) -> Order {
+    pub(super) fn order(&self, text: String, exports: Vec<(String, String)>) -> ProcessOrder {
         let mut env = self.base_env.clone();
         env.extend(exports);
         env.extend(self.envs.iter().flatten().cloned());
@@ -144,7 +144,7 @@ impl Run {
             tolerates_oom: self.packet.strictness.tolerate_oom,
             no_core: false,
         };
-        Order {
+        ProcessOrder {
             shell: self.packet.strictness.shell.unwrap_or(self.context.execution.shell),
             rest: rest.boxed(),
             id: 0,
@@ -168,7 +168,7 @@ impl Run {
         &mut self,
         step: &Step,
         command: &str,
-        order: Order,
+        order: ProcessOrder,
         limit: Option<Duration>,
         place: &Place,
     ) -> Tried {
@@ -263,7 +263,7 @@ impl Run {
     }
 
     /// Kind, code and a sentence about a process that did not end well.
-    pub(super) fn judge(&self, exit: &Exit) -> Option<(ErrorKind, i64, String)> {
+    pub(super) fn judge(&self, exit: &ProcessExit) -> Option<(ErrorKind, i64, String)> {
         let verdict = crate::attempt::judge(
             exit,
             &Rules { checkpoint: None, ..Rules::of(&self.context, &self.packet) },

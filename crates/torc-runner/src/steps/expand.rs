@@ -1,7 +1,7 @@
 //! Finds the items of a map, on the machine that sees its files.
 
 use std::path::Path;
-use torc_model::steps::{Item, MapSettings, Source, prepare};
+use torc_model::steps::{Item, ItemSource, MapSettings, prepare};
 
 /// A list of items of this size is a mistake.
 const MAX_BYTES: u64 = 256 << 20;
@@ -19,17 +19,17 @@ pub fn items(
             .map_err(|_| format!("the items in `{}` are not UTF-8 text", path.display()))
     };
     let values = match &settings.items {
-        Source::List(items) => Ok(items.clone()),
-        Source::File { path, select } => {
-            Source::read(&read(&working_dir.join(path))?, select.as_deref())
+        ItemSource::List(items) => Ok(items.clone()),
+        ItemSource::File { path, select } => {
+            ItemSource::read(&read(&working_dir.join(path))?, select.as_deref())
         }
-        Source::Command { select, .. } => {
+        ItemSource::Command { select, .. } => {
             let printed = printed.ok_or("the command of the items did not run")?;
-            Source::read(&read(printed)?, select.as_deref())
+            ItemSource::read(&read(printed)?, select.as_deref())
         }
-        Source::UserData { name, select, value } => {
+        ItemSource::UserData { name, select, value } => {
             let value = value.clone().ok_or_else(|| format!("user data `{name}` has no value"))?;
-            Source::select(value, select.as_deref())
+            ItemSource::select(value, select.as_deref())
         }
     };
     prepare(settings, values.map_err(|error| error.to_string())?).map_err(|error| error.to_string())

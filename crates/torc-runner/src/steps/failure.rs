@@ -1,7 +1,7 @@
 //! Where a step is, how it failed, and why everything may end at once.
 
 use super::run::Run;
-use crate::supervisor::{Exit, StopReason};
+use crate::supervisor::{ProcessExit, StopReason};
 use crate::time::now_ms;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ pub struct Failure {
     pub(super) stderr: Option<PathBuf>,
     pub(super) at_ms: i64,
     /// The end of the process that failed.
-    pub exit: Option<Box<Exit>>,
+    pub exit: Option<Box<ProcessExit>>,
     /// The time limit around it that is over, counted from the outside.
     pub expired: Option<usize>,
 }
@@ -66,7 +66,7 @@ pub struct Failure {
 #[derive(Debug)]
 pub enum Stop {
     /// The attempt was stopped from outside.
-    Interrupted(Option<Box<Exit>>, Option<StopReason>),
+    Interrupted(Option<Box<ProcessExit>>, Option<StopReason>),
     /// A handler failed whose failure is fatal.
     Fatal(Box<Failure>),
 }

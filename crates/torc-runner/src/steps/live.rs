@@ -13,7 +13,7 @@ use torc_model::steps::StepEvent;
 const MAX_SENT: usize = 500;
 
 #[derive(Debug)]
-struct Told {
+struct ToldProgress {
     token: String,
     /// How many the server has answered for.
     sent: usize,
@@ -24,19 +24,19 @@ struct Told {
 /// What has happened and is not told yet, per attempt.
 #[derive(Debug, Default)]
 pub struct Live {
-    attempts: Mutex<BTreeMap<AttemptId, Told>>,
+    attempts: Mutex<BTreeMap<AttemptId, ToldProgress>>,
     news: Notify,
 }
 
 impl Live {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<AttemptId, Told>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AttemptId, ToldProgress>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something has happened.
     pub fn push(&self, attempt: AttemptId, token: &str, event: StepEvent) {
         let mut attempts = self.lock();
-        let told = attempts.entry(attempt).or_insert_with(|| Told {
+        let told = attempts.entry(attempt).or_insert_with(|| ToldProgress {
             token: token.to_owned(),
             sent: 0,
             waiting: Vec::new(),

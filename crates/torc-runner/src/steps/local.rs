@@ -1,7 +1,7 @@
 //! Runs a step tree on this machine without a server: for trying a handler out, and for tests.
 
 use super::turns::{Answer, Ask, StepRun};
-use crate::attempt::{Attempt, Context};
+use crate::attempt::{Attempt, AttemptContext};
 use crate::mailbox::mailbox;
 use crate::process::Setup;
 use crate::supervisor::{ProcessEvent, Rules, Supervisor};
@@ -44,7 +44,7 @@ pub struct LocalRun {
 pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
     std::fs::create_dir_all(local.output_dir.join(torc_model::files::LOGS))?;
     crate::sys::become_subreaper()?;
-    let context = Arc::new(Context {
+    let context = Arc::new(AttemptContext {
         workflow_id: WorkflowId(0),
         workflow_name: local.workflow_name,
         // Tags must differ between runs of one process: what bears an ended one is ended too.
@@ -102,7 +102,7 @@ fn wait_for_end(
     supervisor: &mut Supervisor,
     tasks: &Tasks,
     inbox: &crate::mailbox::Inbox<crate::supervisor::Done>,
-) -> io::Result<Box<crate::supervisor::Exit>> {
+) -> io::Result<Box<crate::supervisor::ProcessExit>> {
     let (mut ready, mut messages, mut events) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let has_tasks = !tasks.is_empty();

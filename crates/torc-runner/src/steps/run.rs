@@ -6,7 +6,7 @@ use super::journal::Journal;
 use super::run_report;
 use super::scope::Scope;
 use super::turns::Port;
-use crate::attempt::{Attempt, Context};
+use crate::attempt::{Attempt, AttemptContext};
 use crate::outputs::Before;
 use crate::time::now_ms;
 use serde_json::json;
@@ -35,7 +35,7 @@ pub struct Plan {
 
 impl Plan {
     /// Reads the tree of an attempt.
-    pub fn of(attempt: Attempt, context: &Context) -> Self {
+    pub fn of(attempt: Attempt, context: &AttemptContext) -> Self {
         let env = attempt.env(context, attempt.packet.attempt_id);
         let Attempt { mut packet, script, outputs, .. } = attempt;
         let tree = Tree::from_value(packet.steps.take().unwrap_or_default());
@@ -59,7 +59,11 @@ impl Plan {
 }
 
 /// Runs an attempt's steps and makes the report.
-pub async fn attempt(plan: Plan, context: Arc<Context>, port: Port) -> Box<CompletionReport> {
+pub async fn attempt(
+    plan: Plan,
+    context: Arc<AttemptContext>,
+    port: Port,
+) -> Box<CompletionReport> {
     let is_light = plan.is_light();
     let Plan { packet, env, script, tree, outputs, rehearsal } = plan;
     let mut run = Run::new(packet, env, script, context, port, is_light);
@@ -82,7 +86,7 @@ pub async fn attempt(plan: Plan, context: Arc<Context>, port: Port) -> Box<Compl
 pub struct Run {
     pub packet: AttemptPacket,
     pub script: Option<ScriptResult>,
-    pub context: Arc<Context>,
+    pub context: Arc<AttemptContext>,
     pub report: Report,
     pub started: Instant,
     pub started_ms: i64,
@@ -99,7 +103,7 @@ pub struct Run {
     pub(super) dirs: Vec<PathBuf>,
     pub(super) envs: Vec<Vec<(String, String)>>,
     pub(super) last: Option<Process>,
-    pub(super) agent: Option<torc_model::steps::Agent>,
+    pub(super) agent: Option<torc_model::steps::StepAgent>,
     pub(super) journal: Journal,
     pub files: Vec<PathBuf>,
     /// Output files as they were before, unless those count as its own.
@@ -115,7 +119,7 @@ impl Run {
         packet: AttemptPacket,
         env: Vec<(String, String)>,
         script: Option<ScriptResult>,
-        context: Arc<Context>,
+        context: Arc<AttemptContext>,
         port: Port,
         is_light: bool,
     ) -> Self {

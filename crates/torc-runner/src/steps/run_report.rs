@@ -5,7 +5,7 @@ use super::run::Run;
 use crate::attempt::{Lacking, Rules, judge, peak_memory, sinks, stdio, tail, to_i64};
 use crate::observe;
 use crate::process::Sink;
-use crate::supervisor::{Exit, How, StopReason};
+use crate::supervisor::{How, ProcessExit, StopReason};
 use crate::time::now_ms;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Sum {
 
 impl Sum {
     /// Adds one more.
-    pub fn add(&mut self, exit: &Exit) {
+    pub fn add(&mut self, exit: &ProcessExit) {
         if matches!(exit.how, How::NotStarted(_)) {
             return;
         }
@@ -185,14 +185,14 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
     }
 }
 
-fn of_stop(run: &Run, exit: Option<&Exit>, reason: Option<&StopReason>) -> Verdict {
+fn of_stop(run: &Run, exit: Option<&ProcessExit>, reason: Option<&StopReason>) -> Verdict {
     let stopped;
     let exit = match (exit, reason) {
         (Some(exit), _) => exit,
         (None, reason) => {
             // Nothing ran at that moment: as if a process had obeyed at once.
             let at = now_ms();
-            stopped = Exit {
+            stopped = ProcessExit {
                 id: 0,
                 how: How::Signal(libc::SIGTERM),
                 started_ms: at,
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn memory_that_nobody_measured_is_unknown() {
-        let mut exit = Exit {
+        let mut exit = ProcessExit {
             id: 0,
             how: How::Code(0),
             started_ms: 0,

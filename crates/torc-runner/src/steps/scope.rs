@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use torc_model::steps::{
-    EXPORT_MAX, EXPORT_TOTAL_MAX, Expr, Path, Piece, Reference, TextError, env_name, fill, lookup,
-    show,
+    DataPath, EXPORT_MAX, EXPORT_TOTAL_MAX, Expr, Piece, TextError, TextReference, env_name, fill,
+    lookup, show,
 };
 
 /// Names that mean something about a capture itself; they win over fields of its value.
@@ -95,7 +95,7 @@ impl Scope {
         name != "exit_code" && self.root(name).is_some()
     }
 
-    fn value(&self, path: &Path) -> Option<Value> {
+    fn value(&self, path: &DataPath) -> Option<Value> {
         if let Some(Piece::Key(key)) = path.pieces.first()
             && ABOUT.contains(&key.as_str())
             && let Some(captured) = self.captures.get(&path.root)
@@ -140,7 +140,10 @@ impl Scope {
 
     /// The environment of a process that uses these references: all variables to the second level,
     /// and whatever is named. Values are data: they never become part of the shell's text.
-    pub fn exports(&self, references: &[Reference]) -> Result<Vec<(String, String)>, TextError> {
+    pub fn exports(
+        &self,
+        references: &[TextReference],
+    ) -> Result<Vec<(String, String)>, TextError> {
         let mut out: BTreeMap<String, String> = BTreeMap::new();
         let mut total = 0;
         for reference in references {

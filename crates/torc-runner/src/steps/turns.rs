@@ -6,9 +6,9 @@
 //! value.
 
 use super::run;
-use crate::attempt::{Attempt, Context};
-use crate::process::Order;
-use crate::supervisor::{Exit, StopReason};
+use crate::attempt::{Attempt, AttemptContext};
+use crate::process::ProcessOrder;
+use crate::supervisor::{ProcessExit, StopReason};
 use std::fmt;
 use std::fs::File;
 use std::future::Future;
@@ -24,7 +24,7 @@ use torc_model::steps::Step;
 #[derive(Debug)]
 pub enum Ask {
     /// A process; its number is not set yet.
-    Run(Box<Order>),
+    Run(Box<ProcessOrder>),
     /// To be woken after this long.
     Wait(Duration),
     /// One of these files, locked as soon as it can be; to be woken without one after this long.
@@ -44,7 +44,7 @@ pub enum Answer {
     /// Begin.
     Begin,
     /// The process has ended.
-    Ended(Box<Exit>),
+    Ended(Box<ProcessExit>),
     /// The time is over.
     Woken,
     /// A file that it asked for, locked.
@@ -100,18 +100,18 @@ impl fmt::Debug for StepRun {
 
 impl StepRun {
     /// The steps of an attempt, not begun.
-    pub fn new(attempt: Attempt, context: Arc<Context>) -> Self {
+    pub fn new(attempt: Attempt, context: Arc<AttemptContext>) -> Self {
         Self::of(run::Plan::of(attempt, &context), context)
     }
 
     /// The same, but the first try of its first step is this one.
-    pub fn rehearsal(attempt: Attempt, context: Arc<Context>, first: Step) -> Self {
+    pub fn rehearsal(attempt: Attempt, context: Arc<AttemptContext>, first: Step) -> Self {
         let mut plan = run::Plan::of(attempt, &context);
         plan.rehearsal = Some(first);
         Self::of(plan, context)
     }
 
-    fn of(plan: run::Plan, context: Arc<Context>) -> Self {
+    fn of(plan: run::Plan, context: Arc<AttemptContext>) -> Self {
         let port = Port::default();
         let is_light = plan.is_light();
         Self { future: Box::pin(run::attempt(plan, context, port.clone())), port, is_light }

@@ -7,7 +7,7 @@ use super::run::Run;
 use serde_json::{Value, json};
 use torc_model::api::AttemptPacket;
 use torc_model::event::EventKind;
-use torc_model::steps::{Action, ErrorKind, MapSettings, Outcome, Source, Step, Tree};
+use torc_model::steps::{Action, ErrorKind, ItemSource, MapSettings, Outcome, Step, Tree};
 
 impl Run {
     pub(super) fn set_variables(&mut self, tree: &Tree) -> Result<(), String> {
@@ -75,7 +75,7 @@ impl Run {
     ) -> Result<Option<Box<Failure>>, Stop> {
         let place = Place { path: "map.items".into(), file: "items".into() };
         let mut printed = None;
-        if let Source::Command { command, .. } = &settings.items {
+        if let ItemSource::Command { command, .. } = &settings.items {
             let step = Step { action: Action::Shell(command.clone()), ..Step::default() };
             let (_, failure) = self.step(&step, &place).await?;
             if failure.is_some() {

@@ -1,6 +1,6 @@
 //! What processes are told, and what they tell: limits, reasons to end them, and how they ended.
 
-use crate::cleanup::{KernelMemory, Remains, Strangers};
+use crate::cleanup::{KernelMemory, Remains, SweepMemory};
 use crate::monitor::{Sample, Usage};
 use crate::observe::Recent;
 use crate::process::{LaunchError, Launched};
@@ -98,7 +98,7 @@ pub enum How {
 
 /// Everything that is known about an ended process.
 #[derive(Clone, Debug)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Its number.
     pub id: u64,
     /// How it ended.
@@ -129,7 +129,7 @@ pub struct Exit {
     pub recent: Option<Recent>,
 }
 
-impl Exit {
+impl ProcessExit {
     /// It ended by itself and well, and the kernel killed no part of it.
     pub fn is_clean(&self) -> bool {
         let kills = self.memory.map_or(0, |memory| memory.oom_kills);
@@ -157,7 +157,7 @@ pub enum ProcessEvent {
         cpu_percent: Option<f64>,
     },
     /// A process and everything it started is gone.
-    Ended(Box<Exit>),
+    Ended(Box<ProcessExit>),
 }
 
 /// Answers of tasks.
@@ -175,5 +175,5 @@ pub enum Done {
     /// All processes have been looked at.
     Sampled(Vec<Sample>, Option<u64>),
     /// Leftovers have been swept, in this time.
-    Swept(Strangers, Duration),
+    Swept(SweepMemory, Duration),
 }

@@ -3,7 +3,7 @@
 use super::{Done, ProcessEvent, SCAN_SHARE, State, StopReason, Supervisor};
 use crate::cleanup::{self, SweepOrder};
 use crate::monitor::{self, Sample, Watched};
-use crate::process::Order;
+use crate::process::ProcessOrder;
 use crate::tasks::FollowUp;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ const SWEEP_AT_LATEST: Duration = Duration::from_millis(1500);
 const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Supervisor {
-    pub(super) fn plan_sample(&mut self, order: &Order, now: Instant) {
+    pub(super) fn plan_sample(&mut self, order: &ProcessOrder, now: Instant) {
         let quick =
             order.memory_limit.filter(|_| self.setup.cgroups.is_none()).map(|_| LIMIT_INTERVAL);
         let interval = [self.rules.sample_interval, quick].into_iter().flatten().min();

@@ -43,10 +43,10 @@ impl Bench {
         Self { supervisor, tasks, inbox, dir, key, events: Vec::new(), next_id: 1 }
     }
 
-    fn order(&mut self, text: &str) -> Order {
+    fn order(&mut self, text: &str) -> ProcessOrder {
         let id = self.next_id;
         self.next_id += 1;
-        Order {
+        ProcessOrder {
             id,
             tag: format!("{}/{id}", self.key),
             text: text.into(),
@@ -101,7 +101,7 @@ impl Bench {
         }
     }
 
-    fn exit(&mut self, id: u64) -> Exit {
+    fn exit(&mut self, id: u64) -> ProcessExit {
         let find = |b: &Self| {
             b.events.iter().find_map(|e| match e {
                 ProcessEvent::Ended(exit) if exit.id == id => Some((**exit).clone()),
@@ -112,7 +112,7 @@ impl Bench {
         find(self).unwrap()
     }
 
-    fn run(&mut self, order: Order) -> Exit {
+    fn run(&mut self, order: ProcessOrder) -> ProcessExit {
         let id = order.id;
         self.supervisor.start(order, Instant::now());
         self.exit(id)
@@ -126,8 +126,8 @@ impl Bench {
 
     /// Living processes that carry a tag of this bench.
     fn tagged(&self) -> Vec<i32> {
-        let table = Table::read().unwrap();
-        let owner = torc_fence::Owner::new(&self.key);
+        let table = ProcessTable::read().unwrap();
+        let owner = torc_fence::RunnerOwner::new(&self.key);
         let ours = |p: &procfs::Process| !p.is_zombie && owner.owns(p.pid);
         table
             .descendants([i32::try_from(std::process::id()).unwrap()])
@@ -477,7 +477,8 @@ fn memory_beyond_the_limit_is_stopped_by_the_kernel_where_it_can() {
 #[test]
 fn many_processes_at_once_all_end() {
     let mut bench = Bench::new();
-    let orders: Vec<Order> = (0..200).map(|n| bench.order(&format!("exit {}", n % 7))).collect();
+    let orders: Vec<ProcessOrder> =
+        (0..200).map(|n| bench.order(&format!("exit {}", n % 7))).collect();
     for order in orders {
         bench.supervisor.start(order, Instant::now());
     }

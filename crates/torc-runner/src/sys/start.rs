@@ -65,12 +65,12 @@ pub struct Program<'a> {
     /// Its standard input, output and error; none of them may be below 3.
     pub stdio: [BorrowedFd<'a>; 3],
     /// Limits of the kernel for it and all that it starts.
-    pub limits: Limits,
+    pub limits: KernelLimits,
 }
 
 /// Limits of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct KernelLimits {
     /// Those by which it can be found: see [`torc_fence::Mark::limits`].
     pub mark: Option<(u64, Option<u64>)>,
     /// It leaves no core dump.
@@ -149,7 +149,7 @@ fn is_bare_text(path: &Path) -> bool {
 
 /// Sets limits of this process. A kernel that refuses leaves the variable in its environment. Makes
 /// system calls only.
-pub(super) fn set_limits(limits: Limits) {
+pub(super) fn set_limits(limits: KernelLimits) {
     // First of all: the guard or the server must find it after our death.
     if let Some((runner, process)) = limits.mark {
         set_limit(libc::RLIMIT_LOCKS, runner);

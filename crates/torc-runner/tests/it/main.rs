@@ -14,7 +14,7 @@ use torc_model::api::{ActionPacket, FileRef, RecoveryScript};
 use torc_model::ids::{ActionId, AttemptId, WorkflowId};
 use torc_model::plan::{ActionKind, OnScriptFailure, Stdio, StdioMode};
 use torc_model::status::{Cause, EndDetail, EvidenceSource, Trigger};
-use torc_runner::{Config, Error, LeaveReason, Runner, RunnerEvent, Shutdown, Summary};
+use torc_runner::{Config, Error, LeaveReason, Runner, RunnerEvent, RunnerSummary, Shutdown};
 
 /// A fake server and runners that work for it in one directory.
 struct Lab {
@@ -24,7 +24,7 @@ struct Lab {
 
 /// A runner at work.
 struct Work {
-    task: JoinHandle<Result<Summary, Error>>,
+    task: JoinHandle<Result<RunnerSummary, Error>>,
     shutdown: watch::Sender<Shutdown>,
     events: mpsc::UnboundedReceiver<RunnerEvent>,
 }
@@ -50,7 +50,7 @@ impl Lab {
         Work { task: tokio::spawn(Runner::new(config).run(receiver)), shutdown, events }
     }
 
-    async fn run(&self) -> Summary {
+    async fn run(&self) -> RunnerSummary {
         self.begin().end().await
     }
 
@@ -68,7 +68,7 @@ impl Lab {
 }
 
 impl Work {
-    async fn end(self) -> Summary {
+    async fn end(self) -> RunnerSummary {
         tokio::time::timeout(Duration::from_secs(60), self.task)
             .await
             .expect("the runner hangs")

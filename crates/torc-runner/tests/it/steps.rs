@@ -11,7 +11,7 @@ use torc_model::ids::{AttemptId, JobId};
 use torc_model::status::Cause;
 use torc_model::steps::{ErrorKind, Outcome, Report};
 use torc_runner::{LocalRun, run_locally};
-use torc_spec::{Format, Source};
+use torc_spec::{Source, SpecFormat};
 
 /// A directory in which steps run.
 struct Place(TempDir);
@@ -51,7 +51,7 @@ impl Place {
     /// Runs the first job of a workflow, given without its name.
     fn run(&self, text: &str) -> Ran {
         let text = format!("name: w\n{text}");
-        let parsed = torc_spec::parse(&Source::new("test.yaml", text.as_str(), Format::Yaml));
+        let parsed = torc_spec::parse(&Source::new("test.yaml", text.as_str(), SpecFormat::Yaml));
         let spec = parsed.unwrap_or_else(|errors| panic!("{errors}")).spec;
         let (plan, _) = spec.plan().unwrap_or_else(|errors| panic!("{errors}"));
         let packet = AttemptPacket {

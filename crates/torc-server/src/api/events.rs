@@ -110,8 +110,15 @@ pub async fn stream_events(
         Some(id) => id,
         None => app.reader().last_event_id(workflow).await?,
     };
-    let feed =
-        Feed { app, caller, workflow, live, last_id, pending: VecDeque::new(), behind: true };
+    let feed = StreamPosition {
+        app,
+        caller,
+        workflow,
+        live,
+        last_id,
+        pending: VecDeque::new(),
+        behind: true,
+    };
     let stream = unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         Some((Ok(event), feed))
@@ -130,7 +137,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
 }
 
 /// Where one stream stands.
-struct Feed {
+struct StreamPosition {
     app: App,
     caller: Caller,
     workflow: WorkflowId,
@@ -141,7 +148,7 @@ struct Feed {
     behind: bool,
 }
 
-impl Feed {
+impl StreamPosition {
     /// The next event; None ends the stream, and the client comes back.
     async fn next(&mut self) -> Option<Event> {
         loop {

@@ -7,7 +7,7 @@ use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
-use crate::store::read::{FileFilter, Writer};
+use crate::store::read::{FileFilter, WritingJob};
 use axum::extract::State;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path as FilePath, PathBuf};
@@ -106,12 +106,14 @@ fn seen(path: &FilePath) -> Option<(i64, i64)> {
 
 /// As `torc run` judges it: a file that no job writes by what it was, one that a job wrote by when
 /// that was.
-fn state(now: Option<(i64, i64)>, recorded: Option<(i64, i64)>, writer: Writer) -> FileState {
+fn state(now: Option<(i64, i64)>, recorded: Option<(i64, i64)>, writer: WritingJob) -> FileState {
     match (now, writer) {
-        (None, Writer::NotYet) => FileState::Awaited,
+        (None, WritingJob::NotYet) => FileState::Awaited,
         (None, _) => FileState::Missing,
-        (Some(now), Writer::None) if recorded.is_some_and(|then| then != now) => FileState::Changed,
-        (Some(now), Writer::Done { ended_ms })
+        (Some(now), WritingJob::None) if recorded.is_some_and(|then| then != now) => {
+            FileState::Changed
+        }
+        (Some(now), WritingJob::Done { ended_ms })
             if now.0 > ended_ms + SLACK_MS && recorded != Some(now) =>
         {
             FileState::Changed
@@ -147,15 +149,15 @@ mod tests {
     #[test]
     fn a_file_is_judged_by_what_it_was_or_by_when_it_was_written() {
         let (then, later) = ((1_000, 5), (9_000, 5));
-        let done = Writer::Done { ended_ms: 1_500 };
+        let done = WritingJob::Done { ended_ms: 1_500 };
         for (now, recorded, writer, expected) in [
-            (Some(then), Some(then), Writer::None, FileState::There),
-            (Some(then), None, Writer::None, FileState::There),
-            (Some(later), Some(then), Writer::None, FileState::Changed),
-            (Some((1_000, 6)), Some(then), Writer::None, FileState::Changed),
-            (None, Some(then), Writer::None, FileState::Missing),
-            (None, None, Writer::NotYet, FileState::Awaited),
-            (Some(then), None, Writer::NotYet, FileState::There),
+            (Some(then), Some(then), WritingJob::None, FileState::There),
+            (Some(then), None, WritingJob::None, FileState::There),
+            (Some(later), Some(then), WritingJob::None, FileState::Changed),
+            (Some((1_000, 6)), Some(then), WritingJob::None, FileState::Changed),
+            (None, Some(then), WritingJob::None, FileState::Missing),
+            (None, None, WritingJob::NotYet, FileState::Awaited),
+            (Some(then), None, WritingJob::NotYet, FileState::There),
             (Some(then), None, done, FileState::There),
             (Some((3_400, 5)), None, done, FileState::There),
             (Some(later), None, done, FileState::Changed),

@@ -13,7 +13,7 @@ use torc_model::ids::WorkflowId;
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Filter {
+pub struct ItemFilter {
     /// The map job's name; all maps unless given.
     #[serde(default)]
     job: Option<String>,
@@ -28,13 +28,13 @@ pub struct Filter {
     path = "/workflows/{id}/items",
     operation_id = "list_items",
     tag = "items",
-    params(("id" = i64, Path, description = "The workflow."), Filter),
+    params(("id" = i64, Path, description = "The workflow."), ItemFilter),
     responses((status = 200, description = "The items, in their order.", body = Page<ItemView>), Refusals)
 )]
 pub async fn list_items(
     State(app): State<App>,
     Path(id): Path<i64>,
-    Query(filter): Query<Filter>,
+    Query(filter): Query<ItemFilter>,
 ) -> Answer<Page<ItemView>> {
     let mut items = app.store().items(WorkflowId(id), filter.job).await?;
     items.retain(|item| !filter.failed || (item.status.is_bad_end() && !item.is_gone));

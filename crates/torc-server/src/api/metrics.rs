@@ -4,7 +4,7 @@ use super::App;
 use super::error::ApiError;
 use super::openapi::Refusals;
 use crate::clock::now_ms;
-use crate::metrics::{Kind, Text};
+use crate::metrics::{MetricKind, MetricsText};
 use crate::store::read::{Gauges, JobCounts};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -47,13 +47,13 @@ pub async fn get_metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let gauges = app.reader().gauges(now_ms()).await?;
     let jobs = count_jobs(&app, &mut counted, &gauges.workflows).await?;
     drop(counted);
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     write_jobs(&mut text, &jobs, &gauges);
     write_outside(&mut text, &gauges);
     app.store().metrics().write(&mut text);
     write_server(&mut text, &app, &gauges);
     write_process(&mut text);
-    let kind = HeaderValue::from_static(Text::TYPE);
+    let kind = HeaderValue::from_static(MetricsText::TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text.finish()).into_response())
 }
 
@@ -88,26 +88,30 @@ async fn count_jobs(
     Ok(all)
 }
 
-fn write_jobs(text: &mut Text, jobs: &JobCounts, gauges: &Gauges) {
-    text.family("torc_jobs", Kind::Gauge, "Jobs of all workflows, by status.");
+fn write_jobs(text: &mut MetricsText, jobs: &JobCounts, gauges: &Gauges) {
+    text.family("torc_jobs", MetricKind::Gauge, "Jobs of all workflows, by status.");
     for status in JobStatus::ALL.iter().copied() {
         text.sample(&[("status", status.as_str())], jobs[status as usize]);
     }
     text.one(
         "torc_queue_jobs",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Jobs that are ready and wait for a runner.",
         jobs[JobStatus::Ready as usize],
     );
-    text.family("torc_workflows", Kind::Gauge, "Workflows, by state.");
+    text.family("torc_workflows", MetricKind::Gauge, "Workflows, by state.");
     let all = gauges.workflows.len() as i64;
     text.sample(&[("state", "active")], gauges.active_workflows);
     text.sample(&[("state", "other")], all - gauges.active_workflows);
 }
 
 /// Runners, allocations and receivers of webhooks.
-fn write_outside(text: &mut Text, gauges: &Gauges) {
-    text.family("torc_runners", Kind::Gauge, "Runners that have not ended, by kind and contact.");
+fn write_outside(text: &mut MetricsText, gauges: &Gauges) {
+    text.family(
+        "torc_runners",
+        MetricKind::Gauge,
+        "Runners that have not ended, by kind and contact.",
+    );
     for kind in RunnerKind::ALL {
         let found = gauges.runners.iter().find(|(known, ..)| known == kind.as_str());
         let (active, lost) = found.map_or((0, 0), |(_, active, lost)| (*active, *lost));
@@ -116,68 +120,86 @@ fn write_outside(text: &mut Text, gauges: &Gauges) {
     }
     text.one(
         "torc_runners_quarantined",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Runners that get no work for now because their node spoils jobs.",
         gauges.quarantined_runners,
     );
-    text.family("torc_allocations", Kind::Gauge, "Slurm allocations that are not over, by status.");
+    text.family(
+        "torc_allocations",
+        MetricKind::Gauge,
+        "Slurm allocations that are not over, by status.",
+    );
     for status in AllocationStatus::ALL.iter().filter(|s| **s != AllocationStatus::Complete) {
         let found = gauges.allocations.iter().find(|(known, _)| known == status.as_str());
         text.sample(&[("status", status.as_str())], found.map_or(0, |(_, count)| *count));
     }
-    text.one("torc_webhooks", Kind::Gauge, "Endpoints of webhooks.", gauges.webhooks);
-    text.family("torc_webhook_deliveries", Kind::Gauge, "Deliveries not made, by state.");
+    text.one("torc_webhooks", MetricKind::Gauge, "Endpoints of webhooks.", gauges.webhooks);
+    text.family("torc_webhook_deliveries", MetricKind::Gauge, "Deliveries not made, by state.");
     text.sample(&[("state", "pending")], gauges.deliveries.0);
     text.sample(&[("state", "dead")], gauges.deliveries.1);
 }
 
-fn write_server(text: &mut Text, app: &App, gauges: &Gauges) {
+fn write_server(text: &mut MetricsText, app: &App, gauges: &Gauges) {
     text.one(
         "torc_writer_requests",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Requests that wait for the writer of the database or are being carried out.",
         app.store().open_requests() as u64,
     );
     text.one(
         "torc_ready",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "1 when requests are served, 0 while the server recovers or ends.",
         u64::from(app.is_ready()),
     );
-    text.one("torc_database_bytes", Kind::Gauge, "Size of the database.", gauges.database.0);
+    text.one("torc_database_bytes", MetricKind::Gauge, "Size of the database.", gauges.database.0);
     text.one(
         "torc_database_free_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Part of the database that holds nothing and is used again first.",
         gauges.database.1,
     );
-    text.one("torc_database_log_bytes", Kind::Gauge, "Size of the write-ahead log.", gauges.log);
+    text.one(
+        "torc_database_log_bytes",
+        MetricKind::Gauge,
+        "Size of the write-ahead log.",
+        gauges.log,
+    );
     // A file system that cannot say so has no such samples.
     if let Some(space) = gauges.space {
-        text.one("torc_disk_size_bytes", Kind::Gauge, "Size of the database's disk.", space.size);
+        text.one(
+            "torc_disk_size_bytes",
+            MetricKind::Gauge,
+            "Size of the database's disk.",
+            space.size,
+        );
         text.one(
             "torc_disk_free_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Room that is left for us on the database's disk.",
             space.free,
         );
     }
 }
 
-fn write_process(text: &mut Text) {
-    text.family("torc_build_info", Kind::Gauge, "Always 1; the label is the program's version.");
+fn write_process(text: &mut MetricsText) {
+    text.family(
+        "torc_build_info",
+        MetricKind::Gauge,
+        "Always 1; the label is the program's version.",
+    );
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1_u64);
     let started = crate::metrics::process::started_seconds();
     text.one(
         "torc_process_start_time_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "When the process started, in seconds since 1970.",
         started,
     );
     if let Some(bytes) = crate::metrics::process::resident_bytes() {
-        text.one("torc_process_resident_bytes", Kind::Gauge, "Memory of the process.", bytes);
+        text.one("torc_process_resident_bytes", MetricKind::Gauge, "Memory of the process.", bytes);
     }
     if let Some(count) = crate::metrics::process::open_files() {
-        text.one("torc_process_open_files", Kind::Gauge, "Open files of the process.", count);
+        text.one("torc_process_open_files", MetricKind::Gauge, "Open files of the process.", count);
     }
 }

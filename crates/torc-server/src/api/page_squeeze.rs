@@ -169,17 +169,17 @@ pub struct Module {
 }
 
 /// A module in pieces.
-struct Parsed<'a> {
+struct ParsedModule<'a> {
     tokens: Vec<Token<'a>>,
     /// Without blanks.
     full: Vec<Token<'a>>,
-    roles: Vec<Role>,
+    roles: Vec<WordRole>,
     /// How often each name of a variable stands in it.
     uses: HashMap<&'a str, usize>,
     shared: &'a [String],
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedModule<'a> {
     fn new(module: &'a Module) -> Self {
         let tokens = tokens(&module.body);
         let full: Vec<Token> =
@@ -187,7 +187,7 @@ impl<'a> Parsed<'a> {
         let roles = roles(&full);
         let mut uses: HashMap<&str, usize> = HashMap::new();
         for ((_, word), role) in full.iter().zip(&roles) {
-            if *role != Role::Other {
+            if *role != WordRole::Other {
                 *uses.entry(word).or_default() += 1;
             }
         }
@@ -209,8 +209,8 @@ impl<'a> Parsed<'a> {
             join(&mut out, blank, text);
             blank = "";
             match (self.roles[at], short.get(text)) {
-                (Role::Name, Some(name)) => out += name,
-                (Role::Both, Some(name)) => {
+                (WordRole::Name, Some(name)) => out += name,
+                (WordRole::Both, Some(name)) => {
                     out += text;
                     out.push(':');
                     out += name;
@@ -226,7 +226,7 @@ impl<'a> Parsed<'a> {
 
 /// The modules in one scope, smaller.
 pub fn squeezed(modules: &[Module]) -> String {
-    let parsed: Vec<Parsed> = modules.iter().map(Parsed::new).collect();
+    let parsed: Vec<ParsedModule> = modules.iter().map(ParsedModule::new).collect();
     let shared = shared_names(&parsed);
     // Names that stand in the scope of all modules.
     let mut top: HashSet<String> = shared.values().cloned().collect();
@@ -234,7 +234,7 @@ pub fn squeezed(modules: &[Module]) -> String {
 }
 
 /// A short name for each that modules give each other, the shortest for those that are used most.
-fn shared_names<'a>(parsed: &[Parsed<'a>]) -> HashMap<&'a str, String> {
+fn shared_names<'a>(parsed: &[ParsedModule<'a>]) -> HashMap<&'a str, String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for module in parsed {
         for name in module.shared {
@@ -252,7 +252,8 @@ fn shared_names<'a>(parsed: &[Parsed<'a>]) -> HashMap<&'a str, String> {
         short.insert(name, name.to_owned());
     }
     for (name, _) in wanted {
-        let users: Vec<&Parsed> = parsed.iter().filter(|module| module.is_shared(name)).collect();
+        let users: Vec<&ParsedModule> =
+            parsed.iter().filter(|module| module.is_shared(name)).collect();
         let is_free = |next: &String| {
             is_name(next)
                 && !given.contains(next)
@@ -389,7 +390,7 @@ fn regex(rest: &str) -> usize {
 
 /// What a word is at its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
+enum WordRole {
     /// No name of a variable: a property, a word of the language, or no word at all.
     Other,
     /// The name of a variable.
@@ -398,7 +399,7 @@ enum Role {
     Both,
 }
 
-fn roles(tokens: &[Token<'_>]) -> Vec<Role> {
+fn roles(tokens: &[Token<'_>]) -> Vec<WordRole> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
     let mut open: Vec<Holds> = Vec::new();
     let mut roles = Vec::with_capacity(tokens.len());
@@ -413,18 +414,18 @@ fn roles(tokens: &[Token<'_>]) -> Vec<Role> {
         let in_object = open.last() == Some(&Holds::Object);
         let is_first = matches!(before, "{" | ",");
         roles.push(match kind {
-            _ if *kind != Kind::Word || WORDS.contains(word) => Role::Other,
-            _ if matches!(before, "." | "?.") => Role::Other,
-            _ if in_object && is_first && matches!(next, ":" | "(") => Role::Other,
-            _ if in_object && is_first && matches!(next, "," | "}" | "=") => Role::Both,
+            _ if *kind != Kind::Word || WORDS.contains(word) => WordRole::Other,
+            _ if matches!(before, "." | "?.") => WordRole::Other,
+            _ if in_object && is_first && matches!(next, ":" | "(") => WordRole::Other,
+            _ if in_object && is_first && matches!(next, "," | "}" | "=") => WordRole::Both,
             // Methods and fields of objects and classes.
             _ if matches!(before, "get" | "set" | "async" | "}" | ";")
                 && next == "("
                 && is_method(tokens, at) =>
             {
-                Role::Other
+                WordRole::Other
             }
-            _ => Role::Name,
+            _ => WordRole::Name,
         });
     }
     roles
@@ -465,7 +466,7 @@ fn brace(before: &str, before_that: &str) -> Holds {
 
 /// A short name for each name of a module.
 fn short_names<'a>(
-    module: &Parsed<'a>,
+    module: &ParsedModule<'a>,
     shared: &HashMap<&'a str, String>,
     top: &mut HashSet<String>,
 ) -> HashMap<&'a str, String> {
@@ -517,9 +518,10 @@ fn short_names<'a>(
 type Span = (usize, usize);
 
 /// For each name the smallest block or function that holds all its uses.
-fn regions<'a>(tokens: &[Token<'a>], roles: &[Role]) -> HashMap<&'a str, Span> {
+fn regions<'a>(tokens: &[Token<'a>], roles: &[WordRole]) -> HashMap<&'a str, Span> {
     let mut uses: HashMap<&str, Span> = HashMap::new();
-    for (at, (_, word)) in tokens.iter().enumerate().filter(|(at, _)| roles[*at] != Role::Other) {
+    for (at, (_, word)) in tokens.iter().enumerate().filter(|(at, _)| roles[*at] != WordRole::Other)
+    {
         let span = uses.entry(word).or_insert((at, at));
         span.1 = at;
     }
@@ -593,7 +595,7 @@ fn nth_name(n: usize, letters: &[u8]) -> String {
 
 /// Names that are declared somewhere: constants, variables, functions, classes and parameters; or
 /// only those that stand in no block or function.
-fn declared<'a>(tokens: &[Token<'a>], roles: &[Role], is_top_only: bool) -> HashSet<&'a str> {
+fn declared<'a>(tokens: &[Token<'a>], roles: &[WordRole], is_top_only: bool) -> HashSet<&'a str> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
     let mut found = HashSet::new();
     let mut depth = 0;
@@ -608,7 +610,7 @@ fn declared<'a>(tokens: &[Token<'a>], roles: &[Role], is_top_only: bool) -> Hash
         if is_inside && is_top_only {
             continue;
         }
-        let is_name = roles[at] != Role::Other;
+        let is_name = roles[at] != WordRole::Other;
         if is_name && (matches!(before, "const" | "let" | "function" | "class") || next == "=>") {
             found.insert(*word);
         }
@@ -626,7 +628,7 @@ fn declared<'a>(tokens: &[Token<'a>], roles: &[Role], is_top_only: bool) -> Hash
         if (is_list || is_pattern)
             && let Some(end) = closing(tokens, at)
         {
-            let inside = (at + 1..end).filter(|place| roles[*place] != Role::Other);
+            let inside = (at + 1..end).filter(|place| roles[*place] != WordRole::Other);
             let binds = |place: &usize| {
                 matches!(tokens[place - 1].1, "(" | "," | "[" | "{" | "..." | ":")
                     && matches!(tokens[place + 1].1, "," | ")" | "]" | "}" | "=")
@@ -640,7 +642,7 @@ fn declared<'a>(tokens: &[Token<'a>], roles: &[Role], is_top_only: bool) -> Hash
 /// Names that a module uses and neither declares nor imports: they are globals, or mistakes.
 #[cfg(test)]
 pub fn undeclared(module: &Module) -> Vec<String> {
-    let parsed = Parsed::new(module);
+    let parsed = ParsedModule::new(module);
     let declared = declared(&parsed.full, &parsed.roles, false);
     let is_known =
         |name: &str| declared.contains(name) || parsed.is_shared(name) || GLOBALS.contains(&name);

@@ -76,7 +76,7 @@ impl<T> Cache<T> {
         Self { slots: Mutex::default(), least }
     }
 
-    /// The value, made anew if it is old and its stamp has changed. Callers that come meanwhile
+    /// The value, made anew if it is old and its stamp has changed. Access that come meanwhile
     /// wait for it instead of making their own.
     pub async fn get(
         &self,

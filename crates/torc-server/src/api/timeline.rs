@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
-use crate::store::read::{MAX_ATTEMPTS, Rows};
+use crate::store::read::{MAX_ATTEMPTS, PictureRows};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -70,8 +70,8 @@ pub async fn get_timeline(
                     let make = async { Ok(app.reader().picture(id, by, None).await?) };
                     let shown = &app.inner.shown;
                     let cache = match by {
-                        Rows::Runner => &shown.picture_by_runner,
-                        Rows::Family => &shown.picture_by_family,
+                        PictureRows::Runner => &shown.picture_by_runner,
+                        PictureRows::Family => &shown.picture_by_family,
                     };
                     (*cache.get(id, stamp, make).await?).clone()
                 }
@@ -89,7 +89,7 @@ pub async fn get_timeline(
 impl GetTimeline {
     /// The rows and the window of a picture, if one is asked for.
     #[expect(clippy::type_complexity, reason = "rows and a window, taken apart where it is called")]
-    fn picture(&self) -> Result<Option<(Rows, Option<(i64, i64)>)>, ApiError> {
+    fn picture(&self) -> Result<Option<(PictureRows, Option<(i64, i64)>)>, ApiError> {
         let word = |text: &str| {
             super::query::word("rows", text, TimelineRows::parse, TimelineRows::ALL, |rows| {
                 rows.as_str()
@@ -102,8 +102,8 @@ impl GetTimeline {
             };
         };
         let by = match rows {
-            TimelineRows::Runner => Rows::Runner,
-            TimelineRows::Family => Rows::Family,
+            TimelineRows::Runner => PictureRows::Runner,
+            TimelineRows::Family => PictureRows::Family,
         };
         let window = (self.from_ms, self.until_ms);
         match window {

@@ -410,7 +410,7 @@ pub async fn reinitialize(
 /// [`ApplyRequest`] as it arrives: its spec is read into the tree that plans are made from, without a
 /// detour.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Application {
+pub struct ApplyBody {
     /// The spec.
     #[serde(default)]
     spec: Option<torc_spec::Raw>,
@@ -434,7 +434,7 @@ pub async fn apply(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<i64>,
-    Body(request): Body<Application, LARGE>,
+    Body(request): Body<ApplyBody, LARGE>,
 ) -> Answer<ApplyView> {
     let by = caller.person().map(|person| Maker {
         user: person.user.to_string(),

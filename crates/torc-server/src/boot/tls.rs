@@ -33,14 +33,16 @@ pub struct TlsFiles {
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
-    current: Arc<Current>,
+    current: Arc<CertificateInUse>,
 }
 
 impl Tls {
     /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, StartError> {
-        let current =
-            Arc::new(Current { files: files.clone(), key: RwLock::new(Arc::new(read(files)?)) });
+        let current = Arc::new(CertificateInUse {
+            files: files.clone(),
+            key: RwLock::new(Arc::new(read(files)?)),
+        });
         let config =
             rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_safe_default_protocol_versions()
@@ -81,12 +83,12 @@ impl Tls {
 
 /// The certificate in use.
 #[derive(Debug)]
-struct Current {
+struct CertificateInUse {
     files: TlsFiles,
     key: RwLock<Arc<CertifiedKey>>,
 }
 
-impl Current {
+impl CertificateInUse {
     async fn modified(&self) -> [Option<SystemTime>; 2] {
         let time = async |path: &Path| tokio::fs::metadata(path).await.ok()?.modified().ok();
         [time(&self.files.cert).await, time(&self.files.key).await]
@@ -100,7 +102,7 @@ impl Current {
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CertificateInUse {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.key.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone())
     }

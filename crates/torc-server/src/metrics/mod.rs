@@ -9,7 +9,7 @@ pub mod process;
 mod text;
 
 pub use histogram::Histogram;
-pub use text::{Kind, Text};
+pub use text::{MetricKind, MetricsText};
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use torc_model::api::EventView;
@@ -113,10 +113,10 @@ impl Metrics {
     }
 
     /// The counters, as a scraper reads them.
-    pub fn write(&self, text: &mut Text) {
+    pub fn write(&self, text: &mut MetricsText) {
         text.family(
             "torc_attempts_ended_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Attempts that ended since the start of the server, by cause.",
         );
         let causes = Cause::ALL.iter().map(|cause| cause.as_str());
@@ -125,7 +125,7 @@ impl Metrics {
         }
         text.one(
             "torc_attempts_claimed_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Attempts that were given to runners since the start of the server.",
             self.claimed_attempts.get(),
         );
@@ -136,7 +136,7 @@ impl Metrics {
         );
         text.one(
             "torc_claims_waiting",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Claims of runners that wait for work now.",
             self.waiting_claims.get(),
         );
@@ -147,27 +147,35 @@ impl Metrics {
         );
         text.one(
             "torc_commit_requests_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Requests whose transaction was committed; several share one commit.",
             self.committed_requests.get(),
         );
         text.one(
             "torc_commit_failures_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Transactions that could not be committed.",
             self.failed_commits.get(),
         );
-        text.family("torc_events_total", Kind::Counter, "Events that were committed, by kind.");
+        text.family(
+            "torc_events_total",
+            MetricKind::Counter,
+            "Events that were committed, by kind.",
+        );
         for (kind, count) in EventKind::ALL.iter().zip(&self.events.0) {
             text.sample(&[("kind", kind.as_str())], count.get());
         }
-        text.family("torc_http_responses_total", Kind::Counter, "Answers by class of status.");
+        text.family(
+            "torc_http_responses_total",
+            MetricKind::Counter,
+            "Answers by class of status.",
+        );
         for (code, count) in ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(&self.answers) {
             text.sample(&[("code", code)], count.get());
         }
         text.family(
             "torc_webhook_tries_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Tries of webhook deliveries, by whether the receiver accepted them.",
         );
         for (outcome, count) in ["accepted", "failed"].into_iter().zip(&self.deliveries) {
@@ -219,7 +227,7 @@ mod tests {
             event(EventKind::LateResult, json!({"cause": "exit"})),
             event(EventKind::JobCanceled, json!({"because_of_job_id": 2})),
         ]);
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         metrics.write(&mut text);
         let text = text.finish();
         let has = |line: &str| assert!(text.lines().any(|l| l == line), "{line} in\n{text}");

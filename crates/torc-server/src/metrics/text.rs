@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// What a scraper may do with a family of samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows, until the server starts again.
     Counter,
     /// Goes up and down.
@@ -14,27 +14,27 @@ pub enum Kind {
 
 /// Samples under their families, in the order in which they were added.
 #[derive(Default, Debug)]
-pub struct Text {
+pub struct MetricsText {
     text: String,
     /// The family that samples belong to.
     name: &'static str,
 }
 
 /// A value of a sample; integers stay exact.
-pub trait Value: std::fmt::Display {}
-impl Value for u64 {}
-impl Value for i64 {}
-impl Value for f64 {}
+pub trait SampleValue: std::fmt::Display {}
+impl SampleValue for u64 {}
+impl SampleValue for i64 {}
+impl SampleValue for f64 {}
 
-impl Text {
+impl MetricsText {
     /// The media type.
     pub const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// Begins a family. `help` is ours: one line, without a backslash.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         };
         self.head(name, kind, help);
     }
@@ -46,12 +46,18 @@ impl Text {
     }
 
     /// A sample of the family that was begun last.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Value) {
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl SampleValue) {
         self.line("", labels, value);
     }
 
     /// A family of one sample.
-    pub fn one(&mut self, name: &'static str, kind: Kind, help: &str, value: impl Value) {
+    pub fn one(
+        &mut self,
+        name: &'static str,
+        kind: MetricKind,
+        help: &str,
+        value: impl SampleValue,
+    ) {
         self.family(name, kind, help);
         self.sample(&[], value);
     }
@@ -68,7 +74,7 @@ impl Text {
         self.line("_count", &[], count);
     }
 
-    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Value) {
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl SampleValue) {
         self.text.push_str(self.name);
         self.text.push_str(suffix);
         for (at, (label, value)) in labels.iter().enumerate() {
@@ -97,8 +103,8 @@ mod tests {
 
     #[test]
     fn values_of_labels_cannot_break_a_line() {
-        let mut text = Text::default();
-        text.family("a", Kind::Gauge, "About a.");
+        let mut text = MetricsText::default();
+        text.family("a", MetricKind::Gauge, "About a.");
         text.sample(&[("x", "1\n\"2\"\\"), ("y", "z")], 0.5);
         let expected =
             "# HELP a About a.\n# TYPE a gauge\na{x=\"1\\n\\\"2\\\"\\\\\",y=\"z\"} 0.5\n";

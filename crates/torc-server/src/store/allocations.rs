@@ -32,7 +32,7 @@ use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
     ScheduleNodes, SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Ending, Phase, Verdict, chained_name};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict, chained_name};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause, EvidenceSource, Trigger};
 
 /// Longer than any `sbatch` may take; after that another submitter may take over, looking first.
@@ -496,7 +496,7 @@ pub(super) fn complete(
 }
 
 /// How the batch system's word ends an allocation.
-pub(super) fn how(ending: &Ending) -> (AllocationEnd, &str) {
+pub(super) fn how(ending: &AllocationEnding) -> (AllocationEnd, &str) {
     let ended_as =
         if ending.is_vanished { AllocationEnd::Vanished } else { AllocationEnd::Reported };
     (ended_as, &ending.state)
@@ -613,7 +613,7 @@ fn over(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
-    ending: &Ending,
+    ending: &AllocationEnding,
     looked: &LookedAt,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
@@ -668,8 +668,9 @@ fn alive(
 ) -> Result<(), Failed> {
     let Verdict::Alive { phase, reason } = verdict else { return Ok(()) };
     let (phase, reason) = (*phase, reason.as_deref());
-    if let Some(hopeless) =
-        reason.filter(|_| phase == Phase::Waiting).and_then(torc_model::slurm::state::never_starts)
+    if let Some(hopeless) = reason
+        .filter(|_| phase == AllocationPhase::Waiting)
+        .and_then(torc_model::slurm::state::never_starts)
     {
         view.details.push(format!("{} will not start: {hopeless}", label(row)));
     }
@@ -681,8 +682,8 @@ fn alive(
         ),
         None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
     };
-    let restarted =
-        phase == Phase::Waiting && end_runners(tx, row, item, (cause, &text), looked, view)?;
+    let restarted = phase == AllocationPhase::Waiting
+        && end_runners(tx, row, item, (cause, &text), looked, view)?;
     if restarted && let Some(before) = &item.before {
         last_words::explain_by(tx, row, before, view)?;
     }
@@ -690,9 +691,9 @@ fn alive(
         return Ok(());
     }
     let state = match phase {
-        Phase::Waiting => "PENDING",
-        Phase::Running => "RUNNING",
-        Phase::Leaving => "COMPLETING",
+        AllocationPhase::Waiting => "PENDING",
+        AllocationPhase::Running => "RUNNING",
+        AllocationPhase::Leaving => "COMPLETING",
     };
     let seen = sighting(item, state, reason);
     let event =

@@ -8,7 +8,7 @@
 //! `remedy`, so that a restart of the server changes nothing.
 
 use super::cards::{self, Decided, Failure};
-use super::outcomes::{self, By, Retry};
+use super::outcomes::{self, By, QueuedRetry};
 use super::remedies::{self, Because};
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
@@ -136,7 +136,7 @@ pub fn carry_out(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<(), Fai
     let because =
         Because { attempt: failure.ended.number, why: &decided.card.why, by: "auto_recover" };
     remedies::adjust(tx, id, failure.job, &decided.card.changes, because)?;
-    let retry = Retry {
+    let retry = QueuedRetry {
         by: By::Auto,
         tried: plan.tried,
         diagnosis: &decided.diagnosis,
@@ -174,23 +174,29 @@ fn caps(tx: &Tx<'_>, id: WorkflowId, settings: &AutoRecover) -> Result<Caps, Fai
 }
 
 /// Retries of this run that the budgets count.
-struct Used {
+struct UsedRetries {
     job: i64,
     cause: i64,
     workflow: i64,
 }
 
-fn used(tx: &Tx<'_>, id: WorkflowId, run: i64, job: JobId, cause: &str) -> rusqlite::Result<Used> {
+fn used(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    run: i64,
+    job: JobId,
+    cause: &str,
+) -> rusqlite::Result<UsedRetries> {
     let mut statement = tx.db.prepare_cached(
         "SELECT coalesce(sum(job_id = ?3), 0), coalesce(sum(job_id = ?3 AND cause = ?4), 0), count(*)
          FROM remedy WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = 'auto'",
     )?;
     statement.query_row(params![id.0, run, job.0, cause], |row| {
-        Ok(Used { job: row.get(0)?, cause: row.get(1)?, workflow: row.get(2)? })
+        Ok(UsedRetries { job: row.get(0)?, cause: row.get(1)?, workflow: row.get(2)? })
     })
 }
 
-impl Used {
+impl UsedRetries {
     /// Which budget is spent, if one is.
     fn spent(&self, settings: &AutoRecover, workflow: i64, cause: &str) -> Option<String> {
         let retries = |count: i64| words::count(count, "retry");

@@ -2,13 +2,13 @@
 //! for verdicts that are asked for, and for `why`. For the writer and the readers.
 
 use super::load::parse;
-use super::waiting::{self, Failed as Ended};
+use super::waiting::{self, EndedAttempt as Ended};
 use rusqlite::{Connection, params};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Execution, JobExtra};
 use torc_model::recovery::{
-    Action, Caps, Card, Case, Counts, Current, Diagnosis, Fingerprint, Learned, Level, Nature,
-    Past, Policy, Record, RecoverJob, Tried,
+    Action, Caps, Case, Counts, Current, Diagnosis, FailureCard, Fingerprint, Learned, Level,
+    Nature, PastFailure, Policy, Record, RecoverJob, Tried,
 };
 use torc_model::status::{JobStatus, StatusReason};
 
@@ -38,7 +38,7 @@ pub struct Decided {
     pub diagnosis: Diagnosis,
     pub fingerprint: Fingerprint,
     pub record: Record,
-    pub card: Card,
+    pub card: FailureCard,
 }
 
 /// The jobs of a workflow that ended badly or wait for a verdict, or one of them.
@@ -140,7 +140,7 @@ impl Failure {
         let fingerprint = self.ended.fingerprint_of(Some(&diagnosis));
         let record = waiting::record(db, &fingerprint, now)?;
         if self.is_permanent {
-            let card = Card {
+            let card = FailureCard {
                 action: Action::Skip,
                 changes: Vec::new(),
                 why: "it was classified as permanent".into(),
@@ -172,7 +172,7 @@ impl Failure {
     }
 
     /// Failed attempts of the same run before this one, newest first.
-    fn earlier(&self, db: &Connection) -> rusqlite::Result<Vec<Past>> {
+    fn earlier(&self, db: &Connection) -> rusqlite::Result<Vec<PastFailure>> {
         if self.ended.number <= 1 {
             return Ok(Vec::new());
         }
@@ -273,8 +273,8 @@ impl Failure {
     }
 }
 
-fn past(ended: &Ended, diagnosis: &Diagnosis, fingerprint: &Fingerprint) -> Past {
-    Past {
+fn past(ended: &Ended, diagnosis: &Diagnosis, fingerprint: &Fingerprint) -> PastFailure {
+    PastFailure {
         fingerprint: fingerprint.id.clone(),
         kind: diagnosis.kind,
         memory_bytes: ended.memory_bytes,

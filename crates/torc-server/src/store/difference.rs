@@ -27,7 +27,7 @@ use torc_model::api::{ApplyOptions, PlanCounts, PlannedChange, PlannedJob};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{JobExtra, Plan, Settings};
 use torc_model::status::{Afterwards, JobStatus, StatusReason};
-use torc_model::steps::{Role, Source};
+use torc_model::steps::{ItemSource, MapRole};
 
 /// A job of the workflow, of the spec, or of both.
 pub struct OneJob {
@@ -328,7 +328,7 @@ impl Jobs {
             plan.jobs.iter().enumerate().map(|(at, job)| (job.name.as_str(), at)).collect();
         let is_map = |name: &str| {
             let map = names.get(name).and_then(|at| map::role_of(&plan.jobs[*at].extra));
-            matches!(map, Some(Role::Map(settings)) if !matches!(settings.items, Source::List(_)))
+            matches!(map, Some(MapRole::Map(settings)) if !matches!(settings.items, ItemSource::List(_)))
         };
         let mut statement = db.prepare_cached(
             "SELECT id, name, status, status_reason, afterwards, added_by,
@@ -354,7 +354,7 @@ impl Jobs {
             let added_by: Option<i64> = row.get(5)?;
             let role = text(row, 6)?.map(parse::<JobExtra>).transpose()?;
             let of = match role.as_ref().and_then(map::role_of) {
-                Some(Role::Item { of, .. }) if is_map(&of) => names.get(of.as_str()).copied(),
+                Some(MapRole::Item { of, .. }) if is_map(&of) => names.get(of.as_str()).copied(),
                 _ => None,
             };
             let status = status(row.get(2)?);
@@ -400,7 +400,7 @@ impl Jobs {
         let mut changed: HashMap<&str, PlannedChange> = HashMap::new();
         for job in &self.list {
             let (Some(at), Some((change, _))) = (job.plan, &job.change) else { continue };
-            if matches!(map::role_of(&plan.jobs[at].extra), Some(Role::Map(_))) {
+            if matches!(map::role_of(&plan.jobs[at].extra), Some(MapRole::Map(_))) {
                 changed.insert(&plan.jobs[at].name, *change);
             }
         }
@@ -411,8 +411,8 @@ impl Jobs {
             let job = &self.list[index];
             let change = match (job.plan, job.map) {
                 (Some(at), _) => match map::role_of(&plan.jobs[at].extra) {
-                    Some(Role::Item { of, .. }) => changed.get(of.as_str()).copied(),
-                    Some(Role::Map(_) | Role::Reduce(_)) | None => None,
+                    Some(MapRole::Item { of, .. }) => changed.get(of.as_str()).copied(),
+                    Some(MapRole::Map(_) | MapRole::Reduce(_)) | None => None,
                 },
                 (None, Some(map)) => self.list[map as usize].change.as_ref().map(|(c, _)| *c),
                 (None, None) => None,

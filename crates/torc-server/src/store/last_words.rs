@@ -16,7 +16,7 @@ use torc_model::api::{Evidence, Goodbye};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{Cause, EvidenceSource};
 use torc_model::words;
 
@@ -57,7 +57,7 @@ pub(super) fn hear(
     }
     match &item.verdict {
         Verdict::Ended(ending) => ended(tx, row, ending, view),
-        Verdict::Alive { phase: Phase::Waiting, reason } => {
+        Verdict::Alive { phase: AllocationPhase::Waiting, reason } => {
             if let Some(before) = &item.before {
                 explain_by(tx, row, before, view)?;
             }
@@ -70,7 +70,8 @@ pub(super) fn hear(
                 vec![Change::Event { kind: EventKind::AllocationRequeued, job: None, data }],
             )
         }
-        Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => {
+        Verdict::Unknown { .. }
+        | Verdict::Alive { phase: AllocationPhase::Running | AllocationPhase::Leaving, .. } => {
             Ok(())
         }
     }
@@ -79,7 +80,7 @@ pub(super) fn hear(
 fn ended(
     tx: &mut Tx<'_>,
     row: &AllocationView,
-    ending: &Ending,
+    ending: &AllocationEnding,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     let known = row.reason.as_deref().unwrap_or_default();
@@ -107,7 +108,7 @@ fn ended(
 pub(super) fn explain_by(
     tx: &mut Tx<'_>,
     row: &AllocationView,
-    ending: &Ending,
+    ending: &AllocationEnding,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     if ending.cause.is_taken_away() && !view.dry_run {

@@ -187,9 +187,9 @@ fn ends(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<(u32,
     rows.collect()
 }
 
-pub(super) type Handlers = (Vec<CompiledHandler>, HashMap<i64, HandlerIx>);
+pub(super) type HandlerRows = (Vec<CompiledHandler>, HashMap<i64, HandlerIx>);
 
-pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
+pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<HandlerRows> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id",
     )?;

@@ -18,22 +18,22 @@ use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
 use torc_model::status::{ItemOutcome, JobStatus};
-use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, job_name};
+use torc_model::steps::{Expr, Item, ItemSource, MapRole, MapSettings, StepEvent, Tree, job_name};
 
 /// Puts the limit that each map sets on its items into them; `id` numbers the jobs.
 pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
     if jobs.iter().all(|job| job.extra.map.is_none()) {
         return;
     }
-    let roles: Vec<Option<Role>> = jobs.iter().map(|job| role(&job.extra)).collect();
+    let roles: Vec<Option<MapRole>> = jobs.iter().map(|job| role(&job.extra)).collect();
     let mut bounded: HashMap<String, String> = HashMap::new();
     for (index, (job, role)) in jobs.iter().zip(&roles).enumerate() {
-        if matches!(role, Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
+        if matches!(role, Some(MapRole::Map(settings)) if settings.max_parallel.is_some()) {
             bounded.insert(job.name.clone(), limit_name(id(index)));
         }
     }
     for (job, role) in jobs.iter_mut().zip(&roles) {
-        if let Some(Role::Item { of, .. }) = role
+        if let Some(MapRole::Item { of, .. }) = role
             && let Some(limit) = bounded.get(of.as_str())
         {
             job.extra.uses.push(limit.clone());
@@ -42,12 +42,12 @@ pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
 }
 
 /// What a job has to do with a map.
-pub fn role_of(extra: &JobExtra) -> Option<Role> {
+pub fn role_of(extra: &JobExtra) -> Option<MapRole> {
     role(extra)
 }
 
-fn role(extra: &JobExtra) -> Option<Role> {
-    extra.map.as_ref().and_then(|map| Role::from_value(map).ok())
+fn role(extra: &JobExtra) -> Option<MapRole> {
+    extra.map.as_ref().and_then(|map| MapRole::from_value(map).ok())
 }
 
 /// A map as the engine takes it.
@@ -55,7 +55,7 @@ pub fn map_job(settings: &MapSettings, is_expanded: bool) -> MapJob {
     MapJob {
         tolerate: settings.tolerate,
         fail_fast: settings.fail_fast,
-        is_dynamic: !matches!(settings.items, Source::List(_)),
+        is_dynamic: !matches!(settings.items, ItemSource::List(_)),
         is_expanded,
         max_parallel: settings.max_parallel,
         ..MapJob::default()
@@ -79,7 +79,7 @@ pub fn tie_new(
     place: impl Fn(usize) -> Option<JobIx>,
     revision: &mut torc_engine::Revision,
 ) {
-    let roles: Vec<(usize, Role)> =
+    let roles: Vec<(usize, MapRole)> =
         new.iter().filter_map(|at| Some((*at, role(&plan.jobs[*at].extra)?))).collect();
     if roles.is_empty() {
         return;
@@ -89,30 +89,30 @@ pub fn tie_new(
     for (at, role) in roles {
         let Some(index) = place(at) else { continue };
         match role {
-            Role::Map(settings) => {
+            MapRole::Map(settings) => {
                 revision.maps.push((index, Some(map_job(&settings, false))));
             }
-            Role::Item { of, .. } => {
+            MapRole::Item { of, .. } => {
                 let map = names.get(of.as_str()).and_then(|map| place(*map));
                 revision.items.extend(map.map(|map| (index, map)));
             }
-            Role::Reduce(_) => {}
+            MapRole::Reduce(_) => {}
         }
     }
 }
 
-type Tied<'a> = (JobIx, &'a str, Option<Role>, bool, bool);
+type Tied<'a> = (JobIx, &'a str, Option<MapRole>, bool, bool);
 
 fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
     let mut maps: HashMap<&str, JobIx> = HashMap::new();
     for (index, name, role, is_expanded, _) in &jobs {
-        if let Some(Role::Map(settings)) = role {
+        if let Some(MapRole::Map(settings)) = role {
             workflow.set_map(*index, map_job(settings, *is_expanded));
             maps.insert(name, *index);
         }
     }
     for (index, _, role, _, is_gone) in &jobs {
-        if let Some(Role::Item { of, .. }) = role
+        if let Some(MapRole::Item { of, .. }) = role
             && let Some(map) = maps.get(of.as_str())
         {
             workflow.set_item(*index, *map, *is_gone);
@@ -161,20 +161,20 @@ pub fn complete_packet(
     role: &Value,
     packet: &mut AttemptPacket,
 ) -> Result<(), Failed> {
-    let role = Role::from_value(role).map_err(Refusal::internal)?;
+    let role = MapRole::from_value(role).map_err(Refusal::internal)?;
     let id: WorkflowId = tx
         .db
         .prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
         .query_row([claimed.job.0], |row| row.get(0))
         .map(WorkflowId)?;
     match role {
-        Role::Item { of, item, .. } => {
+        MapRole::Item { of, item, .. } => {
             let mut steps = steps_of(tx.db, id, &of)?.unwrap_or_else(|| json!({}));
             steps["item"] = item;
             packet.steps = Some(steps);
         }
-        Role::Map(mut settings) => {
-            if let Source::UserData { name, value, .. } = &mut settings.items {
+        MapRole::Map(mut settings) => {
+            if let ItemSource::UserData { name, value, .. } = &mut settings.items {
                 let text: Option<String> = tx
                     .db
                     .prepare_cached(
@@ -190,7 +190,7 @@ pub fn complete_packet(
             // It only looks for items; what each of them writes is theirs.
             packet.output_files.clear();
         }
-        Role::Reduce(of) => {
+        MapRole::Reduce(of) => {
             let results = results(tx, id, &of)?;
             if let Some(steps) = &mut packet.steps {
                 steps["map"] = results;
@@ -273,7 +273,7 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx) -> Result<Vec<ItemVie
                 let extra: JobExtra =
                     parse(&row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()))?;
                 let (key, item) = match role(&extra) {
-                    Some(Role::Item { key, item, .. }) => (key, item),
+                    Some(MapRole::Item { key, item, .. }) => (key, item),
                     _ => (String::new(), Value::Null),
                 };
                 let status = JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Uninitialized);
@@ -363,7 +363,7 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         .prepare_cached("SELECT name, extra FROM job WHERE id = ?1")?
         .query_row([parent.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut extra: JobExtra = parse(extra.as_deref().unwrap_or("{}"))?;
-    if matches!(role(&extra), Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
+    if matches!(role(&extra), Some(MapRole::Map(settings)) if settings.max_parallel.is_some()) {
         extra.uses.push(limit_name(parent));
         class.uses = extra.uses.clone();
     }
@@ -371,14 +371,15 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
     let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
     for (item, job) in ids {
         let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
-        if let Some(Role::Item { key, item: value, .. }) = role(&old) {
+        if let Some(MapRole::Item { key, item: value, .. }) = role(&old) {
             known.insert(key, (item, value));
         }
     }
     drop(read);
     let ItemDifference { kept, changed, new, gone } = ItemDifference::of(known, items);
     let text = |item: &Item| -> rusqlite::Result<Option<String>> {
-        let role = Role::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
+        let role =
+            MapRole::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
         json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
     };
     let new = new
@@ -473,8 +474,8 @@ pub fn retry(
             .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
             .query_row([single.job_id.0], |row| row.get(0))?;
         let mut extra: JobExtra = parse(&extra)?;
-        if let Some(Role::Item { of, key, .. }) = role(&extra) {
-            extra.map = Some(Role::Item { of, key, item: new.clone() }.to_value());
+        if let Some(MapRole::Item { of, key, .. }) = role(&extra) {
+            extra.map = Some(MapRole::Item { of, key, item: new.clone() }.to_value());
         }
         tx.write(id, vec![Change::ItemChanged(single.job_id, json(Some(&extra))?)])?;
     }

@@ -1,7 +1,7 @@
 //! How retries that a recovery asked for went, and what is remembered of that.
 
 use super::load::parse;
-use super::waiting::{self, Failed as Ended};
+use super::waiting::{self, EndedAttempt};
 use super::writer::{Failed, State, Tx};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::collections::HashMap;
@@ -34,18 +34,18 @@ impl By {
 }
 
 /// A retry that is about to be queued.
-pub struct Retry<'a> {
+pub struct QueuedRetry<'a> {
     pub by: By,
     pub tried: Tried,
     pub diagnosis: &'a Diagnosis,
     pub fingerprint: &'a Fingerprint,
-    pub ended: &'a Ended,
+    pub ended: &'a EndedAttempt,
     /// It waits for another retry of the same cause.
     pub waits: bool,
 }
 
 /// Writes down that a job runs again, so that its outcome teaches something.
-pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &Retry<'_>) -> Result<(), Failed> {
+pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &QueuedRetry<'_>) -> Result<(), Failed> {
     remember_failure(tx.db, retry.ended, retry.fingerprint, retry.diagnosis.common_cause())?;
     let row = tx
         .db
@@ -78,7 +78,7 @@ pub fn note_person(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<(), Fa
     }
     let Some(diagnosis) = ended.diagnosis() else { return Ok(()) };
     let fingerprint = ended.fingerprint_of(Some(&diagnosis));
-    let retry = Retry {
+    let retry = QueuedRetry {
         by: By::Person,
         tried: Tried::Again,
         diagnosis: &diagnosis,
@@ -92,7 +92,7 @@ pub fn note_person(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<(), Fa
 /// Writes down what makes a failure like others.
 pub fn remember_failure(
     db: &Connection,
-    ended: &Ended,
+    ended: &EndedAttempt,
     print: &Fingerprint,
     cause: &str,
 ) -> rusqlite::Result<()> {
@@ -212,7 +212,7 @@ fn learn(
     db: &Connection,
     asked: Asked,
     row: i64,
-    ended: &Ended,
+    ended: &EndedAttempt,
     now: i64,
 ) -> rusqlite::Result<bool> {
     let Some((awaited, tried)) = asked.awaited(db, row)? else { return Ok(true) };
@@ -243,7 +243,7 @@ fn remember_outcome(
     fingerprint: &str,
     tried: &str,
     counts: &Counts,
-    ended: &Ended,
+    ended: &EndedAttempt,
     now: i64,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(

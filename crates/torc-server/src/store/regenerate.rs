@@ -53,7 +53,7 @@ pub fn regenerate(
 }
 
 /// A group whose jobs have their scheduler.
-struct Prepared<'a> {
+struct PreparedGroup<'a> {
     group: &'a RegenerateGroup,
     done: RegeneratedScheduler,
     jobs: Vec<JobId>,
@@ -68,7 +68,7 @@ fn one_group<'a>(
     submit: bool,
     kept: &mut BTreeSet<i64>,
     view: &mut RegeneratedView,
-) -> Result<Prepared<'a>, Failed> {
+) -> Result<PreparedGroup<'a>, Failed> {
     if group.levels.len() != group.allocations.len() || group.levels.iter().any(Vec::is_empty) {
         return Err(Refusal::invalid(
             "groups",
@@ -114,7 +114,7 @@ fn one_group<'a>(
         view.allocations_kept += found;
         wanted = asked - found;
     }
-    Ok(Prepared { group, done, jobs, wanted })
+    Ok(PreparedGroup { group, done, jobs, wanted })
 }
 
 /// Asks for what nothing else serves: allocations of other schedulers count as well, because an
@@ -122,12 +122,12 @@ fn one_group<'a>(
 fn ask(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    ready: Prepared<'_>,
+    ready: PreparedGroup<'_>,
     nonce: u64,
     kept: &mut BTreeSet<i64>,
     view: &mut RegeneratedView,
 ) -> Result<RegeneratedScheduler, Failed> {
-    let Prepared { group, mut done, jobs, mut wanted } = ready;
+    let PreparedGroup { group, mut done, jobs, mut wanted } = ready;
     if wanted > 0 {
         let all: Vec<i64> = {
             let mut statement = tx.db.prepare_cached(

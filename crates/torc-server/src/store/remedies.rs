@@ -4,7 +4,7 @@
 
 use super::cards::{self, Failure};
 use super::load::parse;
-use super::outcomes::{self, By, Retry};
+use super::outcomes::{self, By, QueuedRetry};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, params};
@@ -293,7 +293,7 @@ fn apply(
             (failures.binary_search_by_key(&job.job_id, |f| f.job), Tried::of(job.action))
         {
             let failure = &failures[at];
-            let retry = Retry {
+            let retry = QueuedRetry {
                 by: By::Recover,
                 tried,
                 diagnosis: &job.diagnosis,

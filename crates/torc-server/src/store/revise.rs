@@ -21,7 +21,7 @@ use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedCha
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Plan, Settings};
 use torc_model::status::{ActionState, JobStatus};
-use torc_model::steps::Role;
+use torc_model::steps::MapRole;
 
 /// A spec to apply, prepared outside of the transaction.
 pub enum Prepared {
@@ -111,7 +111,7 @@ fn carry_out(
 ) -> Result<i64, Failed> {
     let run_before = tx.workflow(id)?.run;
     let mut revision = Revision { running: how.running, ..Revision::default() };
-    let mut late = Actions::default();
+    let mut late = ActionChanges::default();
     match plan {
         Some(plan) => {
             let said = Said::new(&head.spec);
@@ -236,7 +236,7 @@ fn is_accepted(job: &OneJob) -> bool {
 
 /// Actions that the spec no longer has, and new ones.
 #[derive(Default)]
-struct Actions {
+struct ActionChanges {
     gone: HashSet<ActionId>,
     new: Vec<NewAction>,
 }
@@ -285,7 +285,8 @@ impl Taken<'_> {
         revision: &mut Revision,
     ) -> Result<(), Failed> {
         let Self { plan, named, rows, .. } = *self;
-        let is_map = |at: &usize| matches!(map::role_of(&plan.jobs[*at].extra), Some(Role::Map(_)));
+        let is_map =
+            |at: &usize| matches!(map::role_of(&plan.jobs[*at].extra), Some(MapRole::Map(_)));
         let maps: HashMap<&str, usize> = (0..plan.jobs.len())
             .filter(|at| plan.jobs[*at].extra.map.is_some() && is_map(at))
             .map(|at| (plan.jobs[at].name.as_str(), at))
@@ -357,7 +358,7 @@ impl Taken<'_> {
                     revision.again.push(index);
                 }
                 let was_map = tx.workflow(id)?.map(index).is_some();
-                if was_map && !matches!(role, Some(Role::Map(_))) {
+                if was_map && !matches!(role, Some(MapRole::Map(_))) {
                     revision.maps.push((index, None));
                 }
             }
@@ -365,15 +366,15 @@ impl Taken<'_> {
                 revision.accepted.push(index);
             }
             match role {
-                Some(Role::Map(settings)) => {
+                Some(MapRole::Map(settings)) => {
                     revision.maps.push((index, Some(map::map_job(&settings, false))));
                 }
-                Some(Role::Item { of, .. }) => {
+                Some(MapRole::Item { of, .. }) => {
                     if let Some(map) = maps.get(of.as_str()) {
                         revision.items.push((index, place(tx, rows.ids[*map])?));
                     }
                 }
-                Some(Role::Reduce(_)) | None => {}
+                Some(MapRole::Reduce(_)) | None => {}
             }
         }
         let is_new = |job: &&OneJob| job.is_new();
@@ -452,7 +453,7 @@ impl Taken<'_> {
     }
 
     /// Actions that the new spec has as well stay as they are.
-    fn write_actions(&self, tx: &mut Tx<'_>, id: WorkflowId) -> Result<Actions, Failed> {
+    fn write_actions(&self, tx: &mut Tx<'_>, id: WorkflowId) -> Result<ActionChanges, Failed> {
         type Described = (String, String, Vec<JobId>, bool);
         let mut statement = tx.db.prepare_cached(
             "SELECT id, trigger_type, what, job_ids, persistent, state FROM workflow_action
@@ -468,7 +469,7 @@ impl Taken<'_> {
             "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, state)
              VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
         )?;
-        let mut actions = Actions::default();
+        let mut actions = ActionChanges::default();
         let first = tx.workflow(id)?.len();
         for action in &self.plan.actions {
             let mut jobs: Vec<JobId> = action.jobs.iter().map(|at| self.rows.ids[*at]).collect();

@@ -62,7 +62,7 @@ pub fn spawn(
     if let Some(known) = repeat(tx, &adder, &key, &hash)? {
         return Ok(known);
     }
-    let stored = Stored::new(tx.db, adder.workflow);
+    let stored = StoredWorkflow::new(tx.db, adder.workflow);
     let (mut plan, there) = piece.plan_piece(&stored).map_err(super::wrong_spec)?;
     let adds = plan.jobs.len() > there.len();
     refuse_maps(&plan)?;
@@ -296,7 +296,7 @@ fn refuse_too_many(tx: &Tx<'_>, adder: &Adder, new: usize, most: u32) -> Result<
 /// What belongs to the workflow as a whole, and to all jobs that are added.
 fn complete(tx: &mut Tx<'_>, adder: &Adder, plan: &mut Plan, lineage: &str) -> Result<(), Failed> {
     plan.settings = tx.workflow(adder.workflow)?.settings.clone();
-    let stored = Stored::new(tx.db, adder.workflow);
+    let stored = StoredWorkflow::new(tx.db, adder.workflow);
     // It is told by its place among the handlers of the plan.
     plan.settings.default_failure_handler = stored.find_default_handler()?.and_then(|name| {
         let known = plan.failure_handlers.iter().position(|handler| handler.name == name);
@@ -382,7 +382,7 @@ fn taken(what: &str, name: &str) -> Failed {
 }
 
 /// A piece does not change what jobs that are there go by.
-fn refuse_other_meanings(stored: &Stored<'_>, plan: &Plan) -> Result<(), Failed> {
+fn refuse_other_meanings(stored: &StoredWorkflow<'_>, plan: &Plan) -> Result<(), Failed> {
     for wanted in &plan.resource_requirements {
         if stored.find_requirements(&wanted.name)?.is_some_and(|known| known != *wanted) {
             return Err(taken("resource requirements", &wanted.name));
@@ -434,7 +434,7 @@ fn put_record(
 }
 
 /// The workflow as the database has it.
-struct Stored<'a> {
+struct StoredWorkflow<'a> {
     db: &'a Connection,
     workflow: WorkflowId,
     file_writers: OnceCell<HashMap<i64, Vec<String>>>,
@@ -442,7 +442,7 @@ struct Stored<'a> {
     paths: OnceCell<HashMap<String, String>>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredWorkflow<'a> {
     fn new(db: &'a Connection, workflow: WorkflowId) -> Self {
         Self {
             db,
@@ -586,7 +586,7 @@ fn found<T>(looked: rusqlite::Result<Option<T>>) -> Option<T> {
     })
 }
 
-impl Present for Stored<'_> {
+impl Present for StoredWorkflow<'_> {
     fn has_job(&self, name: &str) -> bool {
         let looked = self
             .db

@@ -89,7 +89,7 @@ pub fn waiting(
 }
 
 /// An ended attempt, as far as a diagnosis needs it.
-pub struct Failed {
+pub struct EndedAttempt {
     pub attempt: i64,
     pub job: JobId,
     pub run: i64,
@@ -117,22 +117,22 @@ const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.com
     FROM attempt a JOIN job j ON j.id = a.job_id";
 
 /// An attempt by its row.
-pub fn failed(db: &Connection, attempt: i64) -> rusqlite::Result<Option<Failed>> {
+pub fn failed(db: &Connection, attempt: i64) -> rusqlite::Result<Option<EndedAttempt>> {
     db.prepare_cached(&format!("{ENDED} WHERE a.id = ?1"))?
         .query_row([attempt], row_to_failed)
         .optional()
 }
 
 /// The newest ended attempt of a job.
-pub fn last_ended(db: &Connection, job: JobId) -> rusqlite::Result<Option<Failed>> {
+pub fn last_ended(db: &Connection, job: JobId) -> rusqlite::Result<Option<EndedAttempt>> {
     let newest = "WHERE a.job_id = ?1 AND a.ended_ms IS NOT NULL ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
     db.prepare_cached(&format!("{ENDED} {newest}"))?.query_row([job.0], row_to_failed).optional()
 }
 
-fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
+fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<EndedAttempt> {
     let (cause, evidence): (Option<String>, Option<String>) = (row.get(6)?, row.get(15)?);
     let observed: Option<String> = row.get(19)?;
-    Ok(Failed {
+    Ok(EndedAttempt {
         attempt: row.get(0)?,
         job: JobId(row.get(1)?),
         run: row.get(2)?,
@@ -170,7 +170,7 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
     })
 }
 
-impl Failed {
+impl EndedAttempt {
     /// It, as far as it tells how a retry went.
     pub fn retry_end(&self) -> RetryEnd {
         RetryEnd {

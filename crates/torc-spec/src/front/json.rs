@@ -404,8 +404,8 @@ impl Parser<'_, '_> {
             }
         }
         match shape(body, json5) {
-            Some(Shape::Integer) => Ok(self.builder.integer(sign, body, 10, &text, span)),
-            Some(Shape::Float) => {
+            Some(JsonShape::Integer) => Ok(self.builder.integer(sign, body, 10, &text, span)),
+            Some(JsonShape::Float) => {
                 Ok(self.builder.float(text.trim_start_matches('+').parse().ok(), &text, span))
             }
             None => {
@@ -420,13 +420,13 @@ impl Parser<'_, '_> {
     }
 }
 
-enum Shape {
+enum JsonShape {
     Integer,
     Float,
 }
 
 /// `digits [. digits] [e digits]`; JSON5 also allows a missing side of the point.
-fn shape(body: &str, json5: bool) -> Option<Shape> {
+fn shape(body: &str, json5: bool) -> Option<JsonShape> {
     let (mantissa, exponent) = match body.find(['e', 'E']) {
         Some(at) => (&body[..at], Some(&body[at + 1..])),
         None => (body, None),
@@ -438,13 +438,15 @@ fn shape(body: &str, json5: bool) -> Option<Shape> {
     let whole_ok = |whole: &str| digits(whole) && (whole == "0" || !whole.starts_with('0'));
     match mantissa.split_once('.') {
         None => whole_ok(mantissa).then_some(if exponent.is_some() {
-            Shape::Float
+            JsonShape::Float
         } else {
-            Shape::Integer
+            JsonShape::Integer
         }),
-        Some((whole, "")) => (json5 && whole_ok(whole)).then_some(Shape::Float),
-        Some(("", fraction)) => (json5 && digits(fraction)).then_some(Shape::Float),
-        Some((whole, fraction)) => (whole_ok(whole) && digits(fraction)).then_some(Shape::Float),
+        Some((whole, "")) => (json5 && whole_ok(whole)).then_some(JsonShape::Float),
+        Some(("", fraction)) => (json5 && digits(fraction)).then_some(JsonShape::Float),
+        Some((whole, fraction)) => {
+            (whole_ok(whole) && digits(fraction)).then_some(JsonShape::Float)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 /// Reads a text into a tree.
 pub fn parse<'a>(map: &'a SourceMap, builder: &mut Builder<'a>) -> Result<Node, Stop> {
     let text = map.text();
-    let mut reader = Reader {
+    let mut reader = YamlReader {
         text,
         cursor: Cursor::default(),
         open: Vec::new(),
@@ -78,7 +78,7 @@ enum Content {
     Map(Vec<Entry>, Option<(String, Span)>),
 }
 
-struct Reader<'a, 'b> {
+struct YamlReader<'a, 'b> {
     text: &'a str,
     cursor: Cursor,
     open: Vec<Open>,
@@ -86,7 +86,7 @@ struct Reader<'a, 'b> {
     builder: &'b mut Builder<'a>,
 }
 
-impl Reader<'_, '_> {
+impl YamlReader<'_, '_> {
     /// Takes one event; gives the root when it is complete.
     fn event(
         &mut self,

@@ -17,12 +17,12 @@ pub struct Command {
 #[derive(Debug)]
 enum Piece {
     Text(Template),
-    Reference(Reference),
+    Reference(FileReference),
 }
 
 /// `${files.input.NAME}`.
 #[derive(Debug)]
-struct Reference {
+struct FileReference {
     kind: ReferenceKind,
     /// Without [`LIST`].
     name: Template,
@@ -105,7 +105,7 @@ impl Command {
             let stem = name.strip_suffix(LIST).filter(|_| kind.is_file());
             let is_list = stem.is_some();
             let name = Template::parse(stem.unwrap_or(name), parameters, Quoting::Plain)?;
-            pieces.push(Piece::Reference(Reference {
+            pieces.push(Piece::Reference(FileReference {
                 kind,
                 name,
                 is_list,
@@ -262,7 +262,7 @@ impl Doubt {
     }
 }
 
-impl Reference {
+impl FileReference {
     fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
         let mut names: Vec<String> = Vec::with_capacity(1);
         for row in rows {

@@ -8,7 +8,7 @@ use super::Planner;
 use super::catalog::Catalog;
 use super::index::Index;
 use super::json::JsonTemplate;
-use super::params::{MAX_INSTANCES, Rows, RowsError};
+use super::params::{MAX_INSTANCES, ParameterRows, RowsError};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
 use crate::document::{FileSpec, ParametersSpec, UserDataSpec, least_size};
 use crate::node::At;
@@ -29,7 +29,7 @@ pub struct Group {
 
 impl Group {
     /// The rows of values that belong to it.
-    pub fn rows<'a>(&self, rows: &'a Rows) -> Vec<Vec<&'a Value>> {
+    pub fn rows<'a>(&self, rows: &'a ParameterRows) -> Vec<Vec<&'a Value>> {
         let numbers = std::iter::once(self.first).chain(self.more.iter().copied());
         numbers.map(|number| rows.row(number)).collect()
     }
@@ -54,7 +54,8 @@ impl Planner<'_> {
             if job.input_files.is_empty() && job.output_files.is_empty() {
                 continue;
             }
-            let rows = Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+            let rows =
+                ParameterRows::new(job.parameters(), &document.parameters, document.parameter_mode);
             let Ok(rows) = rows else { continue };
             let names = rows.names();
             for text in job.input_files.iter().chain(&job.output_files) {
@@ -167,9 +168,9 @@ impl Planner<'_> {
     }
 
     /// The rows of values of a definition; nothing if they are wrong.
-    pub fn rows(&mut self, own: ParametersSpec<'_>, at: &At<'_>) -> Option<Rows> {
+    pub fn rows(&mut self, own: ParametersSpec<'_>, at: &At<'_>) -> Option<ParameterRows> {
         let document = &self.spec.document;
-        match Rows::new(own, &document.parameters, document.parameter_mode) {
+        match ParameterRows::new(own, &document.parameters, document.parameter_mode) {
             Ok(rows) => {
                 if rows.len() == 0 {
                     let message = "a parameter has no values, so this expands to nothing";
@@ -293,7 +294,7 @@ impl Planner<'_> {
     /// Gathers the rows by the name they give.
     pub fn groups(
         &mut self,
-        rows: &Rows,
+        rows: &ParameterRows,
         name: &Template,
         at: &At<'_>,
         already: usize,

@@ -5,7 +5,7 @@ use super::catalog::Catalog;
 use super::command::{self, Command, Doubt, LONGEST_ARGUMENT, ReferenceKind};
 use super::index::Index;
 use super::json::JsonTemplate;
-use super::short::Needs;
+use super::short::ShortNeeds;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::document::{JobSpec, least_size};
 use crate::node::At;
@@ -74,7 +74,7 @@ pub struct DraftRest {
     pub failure_handler: Option<String>,
     pub scheduler: Option<String>,
     /// What it needs, where it says so itself.
-    pub needs: Option<Needs>,
+    pub needs: Option<ShortNeeds>,
     /// Retries of its own.
     pub retries: u32,
     /// The least size of what it writes.
@@ -399,7 +399,7 @@ impl Planner<'_> {
             resource_requirements,
             failure_handler,
             scheduler,
-            needs: Needs::of(definition),
+            needs: ShortNeeds::of(definition),
             retries: definition.retries,
             min_size: least_size(definition.non_empty, definition.min_size),
             references,

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, excerpt};
 use crate::node::At;
 use std::collections::HashMap;
 use torc_model::plan::Job;
-use torc_model::steps::{Role, Source, job_name, prepare};
+use torc_model::steps::{ItemSource, MapRole, job_name, prepare};
 
 impl Planner<'_> {
     /// Adds the jobs of all items that are known now. Also gives the definition of each job.
@@ -19,14 +19,14 @@ impl Planner<'_> {
         }
         let mut names: HashMap<String, usize> =
             jobs.iter().enumerate().map(|(index, job)| (job.name.clone(), index)).collect();
-        let roles: Vec<Option<Role>> = jobs
+        let roles: Vec<Option<MapRole>> = jobs
             .iter()
-            .map(|job| job.extra.map.as_ref().and_then(|map| Role::from_value(map).ok()))
+            .map(|job| job.extra.map.as_ref().and_then(|map| MapRole::from_value(map).ok()))
             .collect();
         for (index, role) in roles.iter().enumerate() {
             match role {
-                Some(Role::Map(settings)) => {
-                    let Source::List(items) = &settings.items else { continue };
+                Some(MapRole::Map(settings)) => {
+                    let ItemSource::List(items) = &settings.items else { continue };
                     let prepared = match prepare(settings, items.clone()) {
                         Ok(prepared) => prepared,
                         Err(error) => {
@@ -54,8 +54,11 @@ impl Planner<'_> {
                         child.name = name;
                         // The tree is the map's: stored once, however many items there are.
                         child.steps = None;
-                        let role =
-                            Role::Item { of: parent.name.clone(), key: item.key, item: item.item };
+                        let role = MapRole::Item {
+                            of: parent.name.clone(),
+                            key: item.key,
+                            item: item.item,
+                        };
                         child.extra.map = Some(role.to_value());
                         let position = jobs.len();
                         jobs[index].depends_on.push(position);
@@ -63,10 +66,10 @@ impl Planner<'_> {
                         origins.push(origins[index]);
                     }
                 }
-                Some(Role::Reduce(map)) => {
-                    let is_map = names
-                        .get(map)
-                        .is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
+                Some(MapRole::Reduce(map)) => {
+                    let is_map = names.get(map).is_some_and(|index| {
+                        matches!(roles.get(*index), Some(Some(MapRole::Map(_))))
+                    });
                     if !is_map && !self.may_be_lost("job", map) {
                         let message = format!("`{}` is not a job with `map`", excerpt(map));
                         self.report(
@@ -76,7 +79,7 @@ impl Planner<'_> {
                         );
                     }
                 }
-                Some(Role::Item { .. }) | None => {}
+                Some(MapRole::Item { .. }) | None => {}
             }
         }
         (jobs, origins)

@@ -21,7 +21,7 @@ enum Pattern {
     Exact(String),
     Prefix(String),
     /// Names that contain the text are candidates; the rest decides.
-    Contains(String, Rest),
+    Contains(String, NameCondition),
     /// Nothing can be said before matching.
     Regex,
 }
@@ -29,7 +29,7 @@ enum Pattern {
 /// What must hold besides containing a text. Expressions are compiled when they are needed:
 /// thousands of them take hundreds of megabytes.
 #[derive(PartialEq)]
-enum Rest {
+enum NameCondition {
     Nothing,
     AtEnd,
     Regex,
@@ -50,7 +50,7 @@ impl<'a> Names<'a> {
         patterns: impl IntoIterator<Item = &'p str>,
     ) -> HashMap<&'p str, Result<Matches, String>> {
         let mut found: HashMap<&str, Result<Matches, String>> = HashMap::new();
-        let mut contained: Vec<(&str, String, Rest)> = Vec::new();
+        let mut contained: Vec<(&str, String, NameCondition)> = Vec::new();
         let mut looks = 0usize;
         for pattern in patterns {
             if found.contains_key(pattern) {
@@ -84,7 +84,7 @@ impl<'a> Names<'a> {
     /// One pass over the names for all the texts that may stand anywhere in them.
     fn match_contained<'p>(
         &self,
-        texts: Vec<(&'p str, String, Rest)>,
+        texts: Vec<(&'p str, String, NameCondition)>,
         found: &mut HashMap<&'p str, Result<Matches, String>>,
     ) {
         if texts.is_empty() {
@@ -105,14 +105,17 @@ impl<'a> Names<'a> {
                 if list.last() == Some(&(index as u32)) {
                     continue;
                 }
-                if texts[pattern].2 != Rest::AtEnd || hit.end() == name.len() {
+                if texts[pattern].2 != NameCondition::AtEnd || hit.end() == name.len() {
                     list.push(index as u32);
                 }
             }
         }
         for ((pattern, _, rest), matches) in texts.into_iter().zip(matches) {
-            let matches =
-                if rest == Rest::Regex { self.filtered(pattern, matches) } else { Ok(matches) };
+            let matches = if rest == NameCondition::Regex {
+                self.filtered(pattern, matches)
+            } else {
+                Ok(matches)
+            };
             found.insert(pattern, matches.map(Matches::from));
         }
     }
@@ -148,7 +151,7 @@ fn in_order(mut indexes: Vec<u32>) -> Matches {
 impl Pattern {
     fn parse(pattern: &str) -> Self {
         Self::simple(pattern).unwrap_or_else(|| match required(pattern) {
-            Some(text) => Self::Contains(text, Rest::Regex),
+            Some(text) => Self::Contains(text, NameCondition::Regex),
             None => Self::Regex,
         })
     }
@@ -175,8 +178,8 @@ impl Pattern {
             (true, true) => Self::Exact(text),
             (true, false) => Self::Prefix(text),
             (false, _) if text.is_empty() => Self::Prefix(text),
-            (false, true) => Self::Contains(text, Rest::AtEnd),
-            (false, false) => Self::Contains(text, Rest::Nothing),
+            (false, true) => Self::Contains(text, NameCondition::AtEnd),
+            (false, false) => Self::Contains(text, NameCondition::Nothing),
         })
     }
 }

@@ -17,9 +17,9 @@ mod short;
 
 use crate::diagnostic::{Advice, Diagnostic, Diagnostics, Severity};
 use crate::document::{Document, JobSpec};
-use crate::node::{At, Path};
+use crate::node::{At, NodePath};
 use crate::spec::Spec;
-use params::Rows;
+use params::ParameterRows;
 pub use piece::Present;
 use std::collections::{HashMap, HashSet};
 use torc_model::plan::Plan;
@@ -37,8 +37,9 @@ pub(crate) struct Planned {
 
 /// How many jobs the definitions stand for, at most; those whose parameters are wrong count as one.
 pub(crate) fn max_jobs(document: &Document) -> usize {
-    let rows =
-        |job: &JobSpec| Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+    let rows = |job: &JobSpec| {
+        ParameterRows::new(job.parameters(), &document.parameters, document.parameter_mode)
+    };
     document
         .jobs()
         .map(|job| rows(&job).map_or(1, |rows| rows.len()))
@@ -139,7 +140,7 @@ impl Planner<'_> {
     }
 
     /// The same for a place that is known as a whole.
-    fn report_at(&mut self, path: &Path, part: &str, diagnostic: Diagnostic) {
+    fn report_at(&mut self, path: &NodePath, part: &str, diagnostic: Diagnostic) {
         let kind = format!(
             "{:?}{}",
             diagnostic.severity,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Every combination of values for one entry.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub struct ParameterRows {
     names: Vec<String>,
     columns: Vec<Vec<Value>>,
     mode: Mode,
@@ -29,7 +29,7 @@ pub enum RowsError {
 /// More instances than this are refused, over the whole workflow.
 pub const MAX_INSTANCES: usize = 1_000_000;
 
-impl Rows {
+impl ParameterRows {
     /// The rows of an entry: its own parameters alone, or those it takes from the workflow.
     pub fn new(
         own: ParametersSpec<'_>,
@@ -124,7 +124,7 @@ mod tests {
         };
         let spec =
             ParametersSpec { parameters: &parameters, parameter_mode: None, use_parameters: &[] };
-        let rows = Rows::new(spec, &Map::new(), Mode::Product).unwrap();
+        let rows = ParameterRows::new(spec, &Map::new(), Mode::Product).unwrap();
         let all: Vec<String> = (0..rows.len())
             .map(|index| {
                 let row = rows.row(index);

@@ -4,7 +4,7 @@
 use super::Planner;
 use super::catalog::Catalog;
 use super::jobs::{Draft, Element, Expanded, LISTS};
-use super::params::Rows;
+use super::params::ParameterRows;
 use crate::document::JobSpec;
 use crate::template::{Quoting, Template};
 use serde_json::Value;
@@ -54,7 +54,8 @@ impl Planner<'_> {
         let Some(present) = self.present else { return };
         let document = &self.spec.document;
         for job in document.jobs() {
-            let rows = Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+            let rows =
+                ParameterRows::new(job.parameters(), &document.parameters, document.parameter_mode);
             let Ok(rows) = rows else { continue };
             let names = rows.names();
             let mut texts: Vec<(bool, String)> = Vec::new();

@@ -20,8 +20,8 @@ const MAX_LOOKS: usize = 2_000_000;
 /// The lists of a job as indexes: jobs, then files read and written, then user data read and
 /// written.
 #[derive(Clone, PartialEq, Debug, Default)]
-struct Lists([Vec<u32>; 5]);
-torc_model::plain!(Lists);
+struct JobLists([Vec<u32>; 5]);
+torc_model::plain!(JobLists);
 
 type Found<'a> = HashMap<&'a str, Result<Matches, String>>;
 
@@ -64,7 +64,7 @@ impl Planner<'_> {
         let data =
             Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
 
-        let mut resolved: Vec<Sparse<Lists>> = Vec::with_capacity(expanded.jobs.len());
+        let mut resolved: Vec<Sparse<JobLists>> = Vec::with_capacity(expanded.jobs.len());
         let mut edges = 0usize;
         for (own, draft) in expanded.drafts.iter().enumerate() {
             let name = job_names[own];
@@ -111,7 +111,7 @@ impl Planner<'_> {
             // Asking whether they are empty is much quicker than comparing them with empty ones.
             let has_any = lists.iter().any(|list| !list.is_empty());
             resolved.push(if has_any {
-                Lists(lists.map(sorted)).into()
+                JobLists(lists.map(sorted)).into()
             } else {
                 Sparse::default()
             });
@@ -229,7 +229,12 @@ impl Planner<'_> {
     }
 
     /// Adds the dependencies that files and user data bring. Leaves nothing if they are too many.
-    fn link(&mut self, expanded: &Expanded, resolved: &mut Vec<Sparse<Lists>>, catalog: &Catalog) {
+    fn link(
+        &mut self,
+        expanded: &Expanded,
+        resolved: &mut Vec<Sparse<JobLists>>,
+        catalog: &Catalog,
+    ) {
         if catalog.files.is_empty() && catalog.user_data.is_empty() {
             return;
         }
@@ -259,7 +264,7 @@ impl Planner<'_> {
                 return;
             }
         }
-        let mut order = Order { resolved, looks: MAX_LOOKS };
+        let mut order = JobOrder { resolved, looks: MAX_LOOKS };
         for (file, producers) in catalog.files.iter().zip(&file_producers) {
             self.warn_producers(expanded, &mut order, "file", &file.name, producers);
         }
@@ -283,7 +288,7 @@ impl Planner<'_> {
     fn warn_producers(
         &mut self,
         expanded: &Expanded,
-        order: &mut Order<'_>,
+        order: &mut JobOrder<'_>,
         what: &str,
         name: &str,
         producers: &[u32],
@@ -306,7 +311,7 @@ impl Planner<'_> {
     }
 
     /// Puts what was found into a job.
-    fn finish(&mut self, job: &mut Job, draft: Draft, lists: Sparse<Lists>) {
+    fn finish(&mut self, job: &mut Job, draft: Draft, lists: Sparse<JobLists>) {
         let lists = lists.into_inner().0;
         if lists.iter().any(|list| !list.is_empty()) {
             [
@@ -383,13 +388,13 @@ impl Planner<'_> {
 }
 
 /// Which jobs wait for which.
-struct Order<'a> {
-    resolved: &'a [Sparse<Lists>],
+struct JobOrder<'a> {
+    resolved: &'a [Sparse<JobLists>],
     /// Dependencies that may still be followed; what is not found out counts as no order.
     looks: usize,
 }
 
-impl Order<'_> {
+impl JobOrder<'_> {
     /// One of the two waits for the other, perhaps over jobs between them.
     fn is_known(&mut self, a: u32, b: u32) -> bool {
         self.waits(a, b) || self.waits(b, a)

@@ -13,14 +13,14 @@ use torc_model::units::{Memory, Runtime};
 
 /// What a job needs, in its own words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Needs {
+pub struct ShortNeeds {
     cpus: Option<u32>,
     gpus: Option<u32>,
     memory: Option<Memory>,
     time: Option<Runtime>,
 }
 
-impl Needs {
+impl ShortNeeds {
     /// Of a job that says so.
     pub fn of(job: &JobSpec) -> Option<Self> {
         let needs = Self { cpus: job.cpus, gpus: job.gpus, memory: job.memory, time: job.time };
@@ -43,7 +43,7 @@ impl Needs {
 #[derive(Debug, Default)]
 pub struct Short {
     requirements: Vec<Requirements>,
-    by_needs: HashMap<Needs, usize>,
+    by_needs: HashMap<ShortNeeds, usize>,
     handlers: Vec<FailureHandler>,
     /// By the handler whose rules come first, and the retries.
     by_retries: HashMap<(Option<usize>, u32), usize>,
@@ -52,7 +52,7 @@ pub struct Short {
 
 impl Short {
     /// The entry with these needs; gives its index in the plan.
-    pub fn requirements(&mut self, needs: Needs, document: &Document) -> usize {
+    pub fn requirements(&mut self, needs: ShortNeeds, document: &Document) -> usize {
         let known = &document.resource_requirements;
         if let Some(index) = self.by_needs.get(&needs) {
             return *index;

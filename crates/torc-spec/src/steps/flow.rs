@@ -2,10 +2,12 @@
 
 use super::grammar::RESERVED;
 use crate::diagnostic::{Advice, Diagnostic, nearest};
-use crate::node::Path;
+use crate::node::NodePath;
 use crate::shell::{Quotes, Scanner};
 use std::collections::BTreeSet;
-use torc_model::steps::{Action, Expr, Handler, Piece, Reference, Step, Strategy, TextError, Tree};
+use torc_model::steps::{
+    Action, Expr, Handler, Piece, Step, Strategy, TextError, TextReference, Tree,
+};
 use torc_model::steps::{references, shell};
 
 /// Handlers and groups may be nested this deep.
@@ -32,7 +34,7 @@ const MAP_FIELDS: [&str; 6] = ["total", "successful", "failed", "recovered", "re
 /// A message and the text it is about, at a node of the spec.
 pub(crate) struct Remark {
     /// Where.
-    pub at: Path,
+    pub at: NodePath,
     /// The part of the text there.
     pub part: String,
     /// What.
@@ -40,13 +42,13 @@ pub(crate) struct Remark {
 }
 
 /// Checks a tree. `root` is the place of the job.
-pub(crate) fn check(tree: &Tree, root: &Path, is_item: bool, is_reduce: bool) -> Vec<Remark> {
+pub(crate) fn check(tree: &Tree, root: &NodePath, is_item: bool, is_reduce: bool) -> Vec<Remark> {
     let mut all = BTreeSet::new();
     tree.parts().for_each(|(_, steps)| captured(steps, &mut all));
     if let Some(handler) = &tree.on_failure {
         all.extend(handler.capture.keys().cloned());
     }
-    let mut flow = Flow {
+    let mut flow = StepFlow {
         all,
         certain: BTreeSet::new(),
         errors: 0,
@@ -79,7 +81,7 @@ fn captured(steps: &[Step], all: &mut BTreeSet<String>) {
     }
 }
 
-struct Flow {
+struct StepFlow {
     /// Everything that is captured anywhere.
     all: BTreeSet<String>,
     /// What has been captured for certain at this point.
@@ -92,12 +94,12 @@ struct Flow {
     remarks: Vec<Remark>,
 }
 
-impl Flow {
-    fn say(&mut self, at: &Path, part: impl Into<String>, diagnostic: Diagnostic) {
+impl StepFlow {
+    fn say(&mut self, at: &NodePath, part: impl Into<String>, diagnostic: Diagnostic) {
         self.remarks.push(Remark { at: at.clone(), part: part.into(), diagnostic });
     }
 
-    fn steps(&mut self, steps: &[Step], at: &Path, depth: usize) {
+    fn steps(&mut self, steps: &[Step], at: &NodePath, depth: usize) {
         if depth > MAX_DEPTH {
             let message = format!("steps are nested more than {MAX_DEPTH} deep");
             self.say(at, "", Diagnostic::error(message));
@@ -108,7 +110,7 @@ impl Flow {
         }
     }
 
-    fn step(&mut self, step: &Step, at: &Path, depth: usize) {
+    fn step(&mut self, step: &Step, at: &NodePath, depth: usize) {
         let before = self.certain.clone();
         if let Some(when) = &step.when {
             self.expression(when, &at.join("when"), false);
@@ -147,7 +149,7 @@ impl Flow {
         }
     }
 
-    fn handler(&mut self, handler: &Handler, at: &Path, depth: usize) {
+    fn handler(&mut self, handler: &Handler, at: &NodePath, depth: usize) {
         self.errors += 1;
         self.steps(&handler.commands, &at.join("commands"), depth + 1);
         self.errors -= 1;
@@ -166,7 +168,7 @@ impl Flow {
         }
     }
 
-    fn reachable(&mut self, step: &Step, handler: &Handler, at: &Path) {
+    fn reachable(&mut self, step: &Step, handler: &Handler, at: &NodePath) {
         let always = match &step.action {
             Action::Shell(text) => matches!(text.trim(), "true" | ":" | "exit 0"),
             Action::Claude(_) => false,
@@ -196,7 +198,7 @@ impl Flow {
             }
     }
 
-    fn shell(&mut self, text: &str, at: &Path) {
+    fn shell(&mut self, text: &str, at: &NodePath) {
         let found = shell(text, |root| self.ours(root));
         let found = match found {
             Ok(found) => found,
@@ -245,7 +247,7 @@ impl Flow {
         self.all.contains(root) || RESERVED.contains(&root)
     }
 
-    fn plain(&mut self, text: &str, at: &Path) {
+    fn plain(&mut self, text: &str, at: &NodePath) {
         match references(text) {
             Ok(found) => {
                 for reference in &found {
@@ -261,7 +263,7 @@ impl Flow {
         }
     }
 
-    fn text_error(&mut self, text: &str, error: &TextError, at: &Path) {
+    fn text_error(&mut self, text: &str, error: &TextError, at: &NodePath) {
         match error {
             TextError::Unknown { path, at: range } => {
                 let part = &text[range.clone()];
@@ -301,7 +303,7 @@ impl Flow {
     }
 
     /// A variable of ours: has it a value here, and does its field exist?
-    fn reference(&mut self, reference: &Reference, text: &str, at: &Path) {
+    fn reference(&mut self, reference: &TextReference, text: &str, at: &NodePath) {
         let root = reference.path.root.as_str();
         let part = &text[reference.at.clone()];
         let fields: Option<&[&str]> = match root {
@@ -354,7 +356,7 @@ impl Flow {
         }
     }
 
-    fn expression(&mut self, text: &str, at: &Path, is_expect: bool) {
+    fn expression(&mut self, text: &str, at: &NodePath, is_expect: bool) {
         // Read before, when the text was checked.
         let Ok(expr) = Expr::parse(text) else { return };
         for path in expr.paths() {

@@ -5,13 +5,13 @@ use crate::plan::catalog::Catalog;
 use crate::plan::command::{ReferenceKind, next_reference};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use torc_model::steps::{Agent, MapSettings, Source, Tree};
+use torc_model::steps::{ItemSource, MapSettings, StepAgent, Tree};
 
 /// The steps of a job as written, parameters not yet filled in.
 pub(crate) type Sketch = Value;
 
 /// What a job has to do with a map.
-pub(crate) use torc_model::steps::Role;
+pub(crate) use torc_model::steps::MapRole;
 
 /// The parts of a job that make its tree; none when a plain command does.
 pub(crate) fn sketch(job: &JobSpec) -> Option<Sketch> {
@@ -69,7 +69,7 @@ pub(crate) fn tree(
     catalog: &Catalog,
 ) -> Result<Built, BadReference> {
     let mut named =
-        Named { catalog, values: Map::new(), safe: HashMap::new(), references: Vec::new() };
+        NamedData { catalog, values: Map::new(), safe: HashMap::new(), references: Vec::new() };
     let mut value = sketch;
     named.rename(&mut value)?;
     let Value::Object(mut parts) = value else { return Err(broken("its steps are not a map")) };
@@ -86,7 +86,8 @@ pub(crate) fn tree(
     if calls_agent {
         let agent = agent.cloned().unwrap_or_else(|| json!({}));
         tree.agent = Some(
-            serde_json::from_value::<Agent>(agent).map_err(|error| broken(&error.to_string()))?,
+            serde_json::from_value::<StepAgent>(agent)
+                .map_err(|error| broken(&error.to_string()))?,
         );
     }
     Ok(Built { tree, references: named.references })
@@ -134,14 +135,14 @@ fn stored_handler(handler: &mut Value) {
 }
 
 /// Files and user data get names that can be part of an environment variable.
-struct Named<'a> {
+struct NamedData<'a> {
     catalog: &'a Catalog,
     values: Map<String, Value>,
     safe: HashMap<(&'static str, &'static str, String), String>,
     references: Vec<(ReferenceKind, u32)>,
 }
 
-impl Named<'_> {
+impl NamedData<'_> {
     fn rename(&mut self, value: &mut Value) -> Result<(), BadReference> {
         match value {
             Value::String(text) => {
@@ -235,9 +236,9 @@ impl Named<'_> {
 }
 
 /// What a job has to do with a map, from its canonical keys.
-pub(crate) fn role(map: Option<&Value>, reduce: Option<&str>) -> Result<Option<Role>, String> {
+pub(crate) fn role(map: Option<&Value>, reduce: Option<&str>) -> Result<Option<MapRole>, String> {
     if let Some(name) = reduce {
-        return Ok(Some(Role::Reduce(name.into())));
+        return Ok(Some(MapRole::Reduce(name.into())));
     }
     let Some(Value::Object(map)) = map else { return Ok(None) };
     let mut map = map.clone();
@@ -245,21 +246,21 @@ pub(crate) fn role(map: Option<&Value>, reduce: Option<&str>) -> Result<Option<R
         source.get(key).and_then(Value::as_str).map(str::to_owned)
     };
     let items = match map.shift_remove("items") {
-        Some(Value::Array(items)) => Source::List(items),
+        Some(Value::Array(items)) => ItemSource::List(items),
         Some(Value::Object(source)) => {
             let select = text(&source, "select");
             if let Some(path) = text(&source, "file") {
-                Source::File { path, select }
+                ItemSource::File { path, select }
             } else if let Some(command) = text(&source, "command") {
-                Source::Command { command, select }
+                ItemSource::Command { command, select }
             } else {
                 let name = text(&source, "user_data").unwrap_or_default();
-                Source::UserData { name, select, value: None }
+                ItemSource::UserData { name, select, value: None }
             }
         }
         _ => return Err("the map has no items".into()),
     };
     let settings: MapSettings =
         serde_json::from_value(Value::Object(map)).map_err(|error| error.to_string())?;
-    Ok(Some(Role::Map(Box::new(MapSettings { items, ..settings }))))
+    Ok(Some(MapRole::Map(Box::new(MapSettings { items, ..settings }))))
 }

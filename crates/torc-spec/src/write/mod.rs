@@ -4,18 +4,18 @@ mod json5;
 mod kdl;
 mod yaml;
 
-use crate::source::Format;
+use crate::source::SpecFormat;
 use crate::spec::Spec;
 
 impl Spec {
     /// The canonical spec as text.
-    pub fn write(&self, format: Format) -> String {
+    pub fn write(&self, format: SpecFormat) -> String {
         let value = self.to_value();
         match format {
-            Format::Yaml => yaml::write(&value),
-            Format::Json => format!("{value:#}\n"),
-            Format::Json5 => json5::write(&value),
-            Format::Kdl => kdl::write(&value),
+            SpecFormat::Yaml => yaml::write(&value),
+            SpecFormat::Json => format!("{value:#}\n"),
+            SpecFormat::Json5 => json5::write(&value),
+            SpecFormat::Kdl => kdl::write(&value),
         }
     }
 }

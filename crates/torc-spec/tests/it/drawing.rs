@@ -1,10 +1,10 @@
 //! What a plan looks like beforehand: stages, widths, the critical path, who recovers what, and the
 //! drawings.
 
-use torc_spec::{Analysis, Format, Site, Source};
+use torc_spec::{Analysis, Site, Source, SpecFormat};
 
 fn analysis(text: &str) -> Analysis {
-    let parsed = torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml))
+    let parsed = torc_spec::parse(&Source::new("test.yaml", text, SpecFormat::Yaml))
         .unwrap_or_else(|errors| panic!("{errors}"));
     parsed.spec.check(Site::default()).unwrap_or_else(|errors| panic!("{errors}")).analysis
 }
@@ -124,7 +124,7 @@ fn many_jobs_are_drawn_as_their_definitions() {
         "name: sweep\njobs:\n  - {name: 'a_{i}', command: x, parameters: {i: '1:500'}}\n  - {name: all, command: x, depends_on_regexes: ['^a_']}\n",
     )
     .graph;
-    let labels: Vec<String> = graph.nodes.iter().map(torc_spec::GraphNode::label).collect();
+    let labels: Vec<String> = graph.nodes.iter().map(torc_spec::PlanNode::label).collect();
     assert_eq!((labels, graph.edges), (vec!["a_{i} x500".into(), "all".into()], vec![(0, 1)]));
 }
 

@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use torc_spec::{Diagnostics, Format, Severity, Source};
+use torc_spec::{Diagnostics, Severity, Source, SpecFormat};
 
 fn files() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| Format::from_path(path).is_some());
+    files.retain(|path| SpecFormat::from_path(path).is_some());
     files.sort();
     files
 }

@@ -4,7 +4,7 @@
 use saphyr::LoadableYamlNode as _;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use torc_spec::{Format, Source};
+use torc_spec::{Source, SpecFormat};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -18,7 +18,7 @@ fn yaml_files() -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
-        entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
+        entries.filter(|path| SpecFormat::from_path(path) == Some(SpecFormat::Yaml)).collect();
     files.sort();
     files
 }
@@ -32,7 +32,7 @@ fn all_formats_of_an_example_are_the_same_workflow() {
         let spec = torc_spec::parse(&source).unwrap_or_else(|errors| panic!("{errors}")).spec;
         let checked = spec.check(Default::default()).unwrap_or_else(|errors| panic!("{errors}"));
         assert!(!checked.plan.jobs.is_empty(), "{}", path.display());
-        for format in [Format::Json, Format::Json5, Format::Kdl] {
+        for format in [SpecFormat::Json, SpecFormat::Json5, SpecFormat::Kdl] {
             let other = path.with_extension(format.extension());
             if updating() {
                 std::fs::write(&other, spec.write(format)).unwrap();
@@ -88,7 +88,7 @@ fn what_the_reader_refuses_the_schema_refuses_too() {
                 [misspelt(&right, place), of_wrong_kind(&right, place)].into_iter().flatten()
             {
                 let text = wrong.to_string();
-                let source = Source::new("wrong", text.as_str(), Format::Json);
+                let source = Source::new("wrong", text.as_str(), SpecFormat::Json);
                 if let Err(errors) = torc_spec::parse(&source) {
                     assert!(
                         !validator.is_valid(&wrong),

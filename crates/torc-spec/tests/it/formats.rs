@@ -3,7 +3,7 @@
 use crate::{plan, spec};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use torc_spec::{Format, Source, Spec};
+use torc_spec::{Source, Spec, SpecFormat};
 
 /// A KDL twin must give the identical spec.
 #[test]
@@ -85,9 +85,9 @@ job "w_{i}" {
 /- job "gone" { command "x" }
 action { trigger_type "on_jobs_ready"; action_type "run_commands"; job "flaky"; jobs "after"; command "echo hi"; command "echo ho" }
 "##;
-    let (yaml, kdl) = (spec(yaml, Format::Yaml), spec(kdl, Format::Kdl));
+    let (yaml, kdl) = (spec(yaml, SpecFormat::Yaml), spec(kdl, SpecFormat::Kdl));
     assert_eq!(format!("{:#}", kdl.to_value()), format!("{:#}", yaml.to_value()));
-    for format in Format::ALL {
+    for format in SpecFormat::ALL {
         let text = yaml.write(format);
         assert_eq!(
             format!("{:#}", spec(&text, format).to_value()),
@@ -102,9 +102,9 @@ action { trigger_type "on_jobs_ready"; action_type "run_commands"; job "flaky"; 
 fn the_order_of_parameters_survives_every_format() {
     let first = spec(
         "name: x\njobs: [{name: '{z}{a}', command: 'true', parameters: {z: [1, 2], a: [3, 4]}}]",
-        Format::Yaml,
+        SpecFormat::Yaml,
     );
-    for format in Format::ALL {
+    for format in SpecFormat::ALL {
         let names: Vec<String> =
             plan(&first.write(format), format).jobs.into_iter().map(|job| job.name).collect();
         assert_eq!(names, ["13", "14", "23", "24"], "{format}");
@@ -180,7 +180,7 @@ proptest! {
             Ok(parsed) => parsed.spec,
             Err(errors) => return Err(TestCaseError::fail(errors.to_string())),
         };
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             let text = spec.write(format);
             let parsed = torc_spec::parse(&Source::new("t", text.clone(), format));
             let parsed = parsed.map_err(|errors| TestCaseError::fail(format!("{errors}\n{text}")))?;
@@ -190,14 +190,14 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "[ -~\\n]{0,200}") {
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             let _ = torc_spec::parse(&Source::new("t", text.clone(), format)).map(|parsed| parsed.spec.plan());
         }
     }
 
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             let _ = torc_spec::parse(&Source::new("t", bytes.clone(), format)).map(|parsed| parsed.spec.plan());
         }
     }

@@ -5,7 +5,7 @@
 mod property;
 
 use std::path::{Path, PathBuf};
-use torc_spec::Format;
+use torc_spec::SpecFormat;
 
 /// Mutations of each format; more with `FUZZ_ROUNDS=100000`.
 const ROUNDS: usize = 300;
@@ -15,13 +15,13 @@ fn root() -> PathBuf {
 }
 
 /// What the guided search begins with.
-fn seeds(format: Format) -> Vec<Vec<u8>> {
+fn seeds(format: SpecFormat) -> Vec<Vec<u8>> {
     let own = root().join("fuzz/seeds").join(format.extension());
     let mut paths: Vec<PathBuf> = ["examples", "crates/torc-spec/tests/errors"]
         .iter()
         .flat_map(|dir| std::fs::read_dir(root().join(dir)).unwrap())
         .map(|entry| entry.unwrap().path())
-        .filter(|path| Format::from_path(path) == Some(format))
+        .filter(|path| SpecFormat::from_path(path) == Some(format))
         .collect();
     paths.extend(std::fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path()));
     paths.sort();
@@ -107,7 +107,7 @@ fn mutate(text: &mut Vec<u8>, dice: &mut Dice, seeds: &[Vec<u8>], words: &[Vec<u
     }
 }
 
-fn pass(format: Format, seed: u64) {
+fn pass(format: SpecFormat, seed: u64) {
     let (seeds, words) = (seeds(format), words());
     assert!(seeds.len() >= 30 && words.len() > 100, "{} seeds, {} words", seeds.len(), words.len());
     let rounds =
@@ -126,20 +126,20 @@ fn pass(format: Format, seed: u64) {
 
 #[test]
 fn mutated_yaml_breaks_nothing() {
-    pass(Format::Yaml, 0x9E37_79B9_7F4A_7C15);
+    pass(SpecFormat::Yaml, 0x9E37_79B9_7F4A_7C15);
 }
 
 #[test]
 fn mutated_json_breaks_nothing() {
-    pass(Format::Json, 0xD1B5_4A32_D192_ED03);
+    pass(SpecFormat::Json, 0xD1B5_4A32_D192_ED03);
 }
 
 #[test]
 fn mutated_json5_breaks_nothing() {
-    pass(Format::Json5, 0x8CB9_2BA7_2F3D_8DD7);
+    pass(SpecFormat::Json5, 0x8CB9_2BA7_2F3D_8DD7);
 }
 
 #[test]
 fn mutated_kdl_breaks_nothing() {
-    pass(Format::Kdl, 0xA076_1D64_78BD_642F);
+    pass(SpecFormat::Kdl, 0xA076_1D64_78BD_642F);
 }

@@ -5,13 +5,13 @@ use serde_json::json;
 use torc_model::plan::{ActionKind, Backoff};
 use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
-use torc_spec::{Format, Spec};
+use torc_spec::{Spec, SpecFormat};
 
 const DIAMOND: &str = include_str!("../golden/diamond.yaml");
 
 #[test]
 fn files_make_dependencies() {
-    let (plan, warnings) = plan_with_warnings(DIAMOND, Format::Yaml);
+    let (plan, warnings) = plan_with_warnings(DIAMOND, SpecFormat::Yaml);
     assert!(warnings.is_empty(), "{warnings}");
     assert_eq!(parents(&plan, "pre"), Vec::<String>::new());
     assert_eq!(parents(&plan, "left"), ["pre"]);
@@ -22,7 +22,7 @@ fn files_make_dependencies() {
 
 #[test]
 fn a_sweep_and_its_collector() {
-    let plan = plan(include_str!("../golden/sweep.yaml"), Format::Yaml);
+    let plan = plan(include_str!("../golden/sweep.yaml"), SpecFormat::Yaml);
     assert_eq!(
         names(&plan),
         ["t_0.10_a", "t_0.10_b", "t_0.20_a", "t_0.20_b", "t_0.30_a", "t_0.30_b", "collect"]
@@ -43,14 +43,14 @@ jobs:
 "#
         )
     };
-    assert_eq!(names(&plan(&text("1:3"), Format::Yaml)), ["p_x_1", "p_y_2", "p_z_3"]);
-    let errors = try_plan(&text("1:2"), Format::Yaml).unwrap_err();
+    assert_eq!(names(&plan(&text("1:3"), SpecFormat::Yaml)), ["p_x_1", "p_y_2", "p_z_3"]);
+    let errors = try_plan(&text("1:2"), SpecFormat::Yaml).unwrap_err();
     assert!(errors.0[0].message.contains("`d` has 3 values and `m` has 2"), "{errors}");
 }
 
 #[test]
 fn shared_parameters_are_taken_by_name() {
-    let plan = plan(include_str!("../golden/shared.yaml"), Format::Yaml);
+    let plan = plan(include_str!("../golden/shared.yaml"), SpecFormat::Yaml);
     let expected = [
         "train_0.1_u",
         "train_0.1_v",
@@ -78,7 +78,7 @@ jobs:
 
 #[test]
 fn failure_handlers_are_linked() {
-    let plan = plan(RETRY, Format::Yaml);
+    let plan = plan(RETRY, SpecFormat::Yaml);
     assert_eq!(plan.jobs[0].failure_handler, Some(0));
     assert_eq!(plan.failure_handlers[0].rules[0].exit_codes, [10]);
     assert!(plan.failure_handlers[0].rules[1].match_all_exit_codes);
@@ -98,7 +98,7 @@ jobs:
   - {name: consume, command: "true", input_user_data: [res]}
   - {name: show, command: "echo ${user_data.input.res} \"got ${user_data.input.res}\""}
 "#,
-        Format::Yaml,
+        SpecFormat::Yaml,
     );
     assert!(warnings.is_empty(), "{warnings}");
     assert_eq!(plan.jobs[0].command, r#"echo '{"n":3}'"#);
@@ -114,9 +114,9 @@ fn values_that_would_break_quotes_are_noticed() {
             "name: x\nuser_data:\n  - {{name: d, data: \"it's\"}}\n  - {{name: o, data: {{a: 1}}}}\njobs:\n  - name: j\n    command: |\n      {command}\n"
         )
     };
-    let errors = try_plan(&text("echo '${user_data.input.d}'"), Format::Yaml).unwrap_err();
+    let errors = try_plan(&text("echo '${user_data.input.d}'"), SpecFormat::Yaml).unwrap_err();
     assert!(errors.0[0].message.contains("single quote"), "{errors}");
-    let (_, warnings) = plan_with_warnings(&text("echo ${user_data.input.o}"), Format::Yaml);
+    let (_, warnings) = plan_with_warnings(&text("echo ${user_data.input.o}"), SpecFormat::Yaml);
     assert!(warnings.0[0].message.contains("will interpret"), "{warnings}");
 }
 
@@ -140,7 +140,7 @@ actions:
   - {trigger_type: on_worker_start, action_type: run_commands, commands: ["echo set-up"], persistent: true}
   - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ["echo bye"]}
 "#,
-        Format::Yaml,
+        SpecFormat::Yaml,
     );
     assert_eq!(plan.actions[1].trigger, Trigger::OnJobsReady);
     assert_eq!(plan.actions[1].jobs, [1, 2, 3, 4]);
@@ -167,7 +167,7 @@ jobs:
   - {name: b, command: sleep 1, depends_on: a, timeout: 90}
   - {name: "c_{x}", command: "echo {x}", parameters: {x: [1, two, 3.5, true, "1:2", 007]}}
 "#;
-    let spec = spec(text, Format::Yaml);
+    let spec = spec(text, SpecFormat::Yaml);
     let value = spec.to_value();
     assert_eq!(
         value["resource_requirements"][0],
@@ -190,7 +190,7 @@ jobs:
 fn explicit_lists_and_references_are_merged() {
     let plan = plan(
         "name: m\nfiles: [{name: a, path: a}, {name: b, path: b}]\njobs:\n  - {name: j, input_files: [b], command: 'cat ${files.input.a}'}\n",
-        Format::Yaml,
+        SpecFormat::Yaml,
     );
     assert_eq!(plan.jobs[0].input_files, [0, 1]);
 }
@@ -208,14 +208,14 @@ jobs:
   - {name: late, command: "true", use_parameters: [i], depends_on: ["sim_{i}"]}
   - {name: "part_{j}", command: "echo {j}", use_parameters: [i, j], depends_on: ["sim_{i}"]}
 "#;
-    let plan = plan(text, Format::Yaml);
+    let plan = plan(text, SpecFormat::Yaml);
     assert_eq!(names(&plan), ["sim_1", "sim_2", "sim_3", "all", "late", "part_a", "part_b"]);
     for job in ["all", "late", "part_a", "part_b"] {
         assert_eq!(parents(&plan, job), ["sim_1", "sim_2", "sim_3"], "{job}");
     }
     assert_eq!(plan.jobs[3].command, "cat out/1.txt out/2.txt out/3.txt");
     let errors =
-        try_plan(&text.replace("command: \"true\"", "command: \"echo {i}\""), Format::Yaml)
+        try_plan(&text.replace("command: \"true\"", "command: \"echo {i}\""), SpecFormat::Yaml)
             .unwrap_err();
     assert!(errors.0[0].message.contains("stands for all values of `i`"), "{errors}");
     assert!(errors.0[0].help.as_ref().unwrap().contains("put `{i}` into the name"), "{errors}");
@@ -230,21 +230,21 @@ resource_requirements: [{name: r, memory: "{mem}", num_cpus: "{n}"}]
 jobs:
   - {name: "j_{i:02d}", command: "go {tag} {i} ${HOME}", resource_requirements: r, parameters: {i: "1:{n}"}}
 "#;
-    let spec = spec(text, Format::Yaml);
+    let spec = spec(text, SpecFormat::Yaml);
     assert_eq!(spec.to_value()["resource_requirements"][0]["memory"], json!("{mem}"));
     let plan = spec.plan().unwrap().0;
     assert_eq!(plan.name, "run_v2");
     assert_eq!(names(&plan), ["j_01", "j_02", "j_03"]);
     assert_eq!(plan.jobs[2].command, "go v2 3 ${HOME}");
     assert_eq!(plan.resource_requirements[0].num_cpus, 3);
-    let errors = try_plan(&text.replace("4g", "four"), Format::Yaml).unwrap_err();
+    let errors = try_plan(&text.replace("4g", "four"), SpecFormat::Yaml).unwrap_err();
     assert!(errors.0[0].message.contains("`four` is not a memory size"), "{errors}");
 }
 
 #[test]
 fn the_canonical_json_is_read_back_unchanged() {
     for text in [DIAMOND, RETRY] {
-        let first = spec(text, Format::Yaml);
+        let first = spec(text, SpecFormat::Yaml);
         let second = Spec::from_value(first.to_value()).unwrap().spec;
         assert_eq!(first, second);
         assert_eq!(first.plan().unwrap(), second.plan().unwrap());
@@ -256,13 +256,13 @@ fn the_canonical_json_is_read_back_unchanged() {
 
 #[test]
 fn json_and_json5_read_the_same() {
-    let yaml = spec(RETRY, Format::Yaml);
+    let yaml = spec(RETRY, SpecFormat::Yaml);
     let json = serde_json::to_string_pretty(&yaml.to_value()).unwrap();
-    assert_eq!(spec(&json, Format::Json), yaml);
-    assert_eq!(spec(&json, Format::Json5), yaml);
+    assert_eq!(spec(&json, SpecFormat::Json), yaml);
+    assert_eq!(spec(&json, SpecFormat::Json5), yaml);
     let json5 =
         "// c\n{name: 'x', jobs: [{name: 'a', command: \"true\", priority: +0x10,},], /* e */}";
-    assert_eq!(spec(json5, Format::Json5).to_value()["jobs"][0]["priority"], json!(16));
+    assert_eq!(spec(json5, SpecFormat::Json5).to_value()["jobs"][0]["priority"], json!(16));
 }
 
 #[test]
@@ -296,10 +296,10 @@ actions:
         assert!(old.contains(now), "{now}");
         old = old.replace(now, then);
     }
-    let (then, warnings) = plan_with_warnings(&old, Format::Yaml);
+    let (then, warnings) = plan_with_warnings(&old, SpecFormat::Yaml);
     assert!(warnings.to_string().contains("`st_mtime` has no effect"), "{warnings}");
-    assert_eq!(then, plan(new, Format::Yaml));
+    assert_eq!(then, plan(new, SpecFormat::Yaml));
 
     let kdl = "name \"k\"\njob \"a\" { command \"true\"; }\njob \"b\" {\n command \"true\"\n blocked_by_job \"a\"\n}\n";
-    assert_eq!(parents(&plan(kdl, Format::Kdl), "b"), ["a"]);
+    assert_eq!(parents(&plan(kdl, SpecFormat::Kdl), "b"), ["a"]);
 }

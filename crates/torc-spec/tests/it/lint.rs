@@ -1,10 +1,10 @@
 //! Every warning that `torc check` gives, and that it is silent where there is none.
 
-use torc_spec::{Format, Machine, Severity, Site, Source};
+use torc_spec::{LargestNode, Severity, Site, Source, SpecFormat};
 
 /// All doubts about a spec in YAML, as `warning: message` and `note: message`.
 fn doubts_at(text: &str, site: Site<'_>) -> Vec<String> {
-    let parsed = torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml))
+    let parsed = torc_spec::parse(&Source::new("test.yaml", text, SpecFormat::Yaml))
         .unwrap_or_else(|errors| panic!("{errors}"));
     let checked = parsed.spec.check(site).unwrap_or_else(|errors| panic!("{errors}"));
     let word = |severity| if severity == Severity::Warning { "warning" } else { "note" };
@@ -128,7 +128,7 @@ fn rules_that_never_match() {
 #[test]
 fn jobs_that_fit_nowhere() {
     let site = Site {
-        machine: Some(Machine { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: Some(0) }),
+        machine: Some(LargestNode { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: Some(0) }),
         dir: None,
     };
     let needs = |needs: &str| {

@@ -2,7 +2,7 @@
 
 use crate::{spec, try_plan};
 use serde_json::{Value, json};
-use torc_spec::{Diagnostics, Format, Spec};
+use torc_spec::{Diagnostics, Spec, SpecFormat};
 
 /// Below and above the length at which the list of jobs is packed.
 const SHORT: usize = 4_000;
@@ -51,13 +51,13 @@ fn file(jobs: Vec<Value>) -> Value {
     })
 }
 
-fn written(value: Value, format: Format) -> String {
+fn written(value: Value, format: SpecFormat) -> String {
     Spec::from_value(value).unwrap_or_else(|errors| panic!("{errors}")).spec.write(format)
 }
 
 #[test]
 fn a_long_file_plans_like_a_short_one() {
-    for format in Format::ALL {
+    for format in SpecFormat::ALL {
         let [short, long] = [SHORT, LONG].map(|count| written(file(jobs(count)), format));
         let ((short_plan, short_warnings), (long_plan, long_warnings)) =
             (try_plan(&short, format).unwrap(), try_plan(&long, format).unwrap());
@@ -93,14 +93,14 @@ fn a_long_file_plans_like_a_short_one() {
 }
 
 /// What a file with one wrong job says.
-fn complaints(count: usize, wrong: &Value, format: Format) -> String {
+fn complaints(count: usize, wrong: &Value, format: SpecFormat) -> String {
     let mut jobs: Vec<Value> =
         (0..count).map(|n| json!({"name": format!("j{n}"), "command": "true"})).collect();
     jobs[1_000] = wrong.clone();
     let value = json!({"name": "long", "jobs": jobs});
     // No writer writes what it would not read.
     let text = match format {
-        Format::Yaml => {
+        SpecFormat::Yaml => {
             let lines = value["jobs"].as_array().unwrap().iter().map(|job| format!("  - {job}\n"));
             format!("name: long\njobs:\n{}", lines.collect::<String>())
         }
@@ -126,7 +126,7 @@ fn mistakes_in_a_long_file_have_the_same_place() {
         json!({"name": "x", "command": "true", "parameters_file": "no-such-file.csv"}),
         json!(null),
     ] {
-        for format in [Format::Yaml, Format::Json] {
+        for format in [SpecFormat::Yaml, SpecFormat::Json] {
             let [short, long] = [SHORT, LONG].map(|count| complaints(count, &wrong, format));
             assert!(short.contains("test."), "{wrong} has no place in {format}: {short}");
             assert_eq!(short, long, "{wrong} in {format}");
@@ -136,9 +136,9 @@ fn mistakes_in_a_long_file_have_the_same_place() {
 
 #[test]
 fn a_long_request_plans_like_the_file_it_came_from() {
-    let text = written(file(jobs(LONG)), Format::Json);
+    let text = written(file(jobs(LONG)), SpecFormat::Json);
     let sent: torc_spec::Raw = serde_json::from_str(&text).unwrap();
     let parsed = Spec::from_raw(sent).unwrap_or_else(|errors| panic!("{errors}"));
     let (plan, _) = parsed.spec.into_plan().unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(plan, try_plan(&text, Format::Json).unwrap().0);
+    assert_eq!(plan, try_plan(&text, SpecFormat::Json).unwrap().0);
 }

@@ -14,15 +14,15 @@ mod short;
 mod steps;
 
 use torc_model::plan::Plan;
-use torc_spec::{Diagnostics, Format, Source, Spec};
+use torc_spec::{Diagnostics, Source, Spec, SpecFormat};
 
 /// Reads and plans a text; panics with the rendered errors if it is wrong.
-pub fn plan(text: &str, format: Format) -> Plan {
+pub fn plan(text: &str, format: SpecFormat) -> Plan {
     plan_with_warnings(text, format).0
 }
 
 /// The same, with the warnings of both stages.
-pub fn plan_with_warnings(text: &str, format: Format) -> (Plan, Diagnostics) {
+pub fn plan_with_warnings(text: &str, format: SpecFormat) -> (Plan, Diagnostics) {
     match try_plan(text, format) {
         Ok(planned) => planned,
         Err(errors) => panic!("{errors}"),
@@ -30,7 +30,7 @@ pub fn plan_with_warnings(text: &str, format: Format) -> (Plan, Diagnostics) {
 }
 
 /// Reads and plans a text.
-pub fn try_plan(text: &str, format: Format) -> Result<(Plan, Diagnostics), Diagnostics> {
+pub fn try_plan(text: &str, format: SpecFormat) -> Result<(Plan, Diagnostics), Diagnostics> {
     let parsed = torc_spec::parse(&Source::new(format!("test.{format}"), text, format))?;
     let mut warnings = parsed.warnings;
     let (plan, more) = parsed.spec.plan()?;
@@ -39,7 +39,7 @@ pub fn try_plan(text: &str, format: Format) -> Result<(Plan, Diagnostics), Diagn
 }
 
 /// Reads a text.
-pub fn spec(text: &str, format: Format) -> Spec {
+pub fn spec(text: &str, format: SpecFormat) -> Spec {
     match torc_spec::parse(&Source::new(format!("test.{format}"), text, format)) {
         Ok(parsed) => parsed.spec,
         Err(errors) => panic!("{errors}"),

@@ -41,7 +41,7 @@ fn every_example_fits_the_schema() {
             let Some(example) = key.example else { continue };
             let text = format!("name: x\njobs: []\nmetadata: {{{example}}}\n");
             let parsed =
-                torc_spec::Source::new("example.yaml", text, torc_spec::Format::Yaml).parse();
+                torc_spec::Source::new("example.yaml", text, torc_spec::SpecFormat::Yaml).parse();
             let value = match parsed {
                 Ok(parsed) => parsed.spec.to_value()["metadata"][key.name].clone(),
                 Err(errors) => {

@@ -3,14 +3,14 @@
 use crate::{parents, plan, plan_with_warnings, spec, try_plan};
 use torc_model::plan::Plan;
 use torc_model::units::{Memory, Runtime};
-use torc_spec::Format;
+use torc_spec::SpecFormat;
 
 fn yaml(text: &str) -> Plan {
-    plan(text, Format::Yaml)
+    plan(text, SpecFormat::Yaml)
 }
 
 fn error(text: &str) -> String {
-    match try_plan(text, Format::Yaml) {
+    match try_plan(text, SpecFormat::Yaml) {
         Ok(_) => panic!("{text} is accepted"),
         Err(errors) => errors.to_string(),
     }
@@ -146,7 +146,7 @@ fn sizes_of_outputs_come_from_the_file_and_from_the_job() {
     let sizes: Vec<u64> = plan.files.iter().map(|file| file.min_size).collect();
     assert_eq!(sizes, [1024, 100, 0, 100]);
     let (_, warnings) =
-        plan_with_warnings(&jobs("- {name: j, command: x, non_empty: true}"), Format::Yaml);
+        plan_with_warnings(&jobs("- {name: j, command: x, non_empty: true}"), SpecFormat::Yaml);
     assert!(warnings.to_string().contains("`non_empty` has no effect"), "{warnings}");
 }
 
@@ -187,9 +187,9 @@ fn short_forms_come_back_from_every_format() {
     let text = "name: w\nfiles: [{name: t, path: t.csv, min_size: 2k}]\njobs:\n\
                 - {name: a, command: x, cpus: 2, memory: 2g, gpus: 1, time: 30m, retries: 3, non_empty: true, \
                    min_size: 10, input_files: [in/x.csv, ./y], output_files: [t, 'out dir/z.csv']}\n";
-    let written = spec(text, Format::Yaml);
+    let written = spec(text, SpecFormat::Yaml);
     let plan = yaml(text);
-    for format in [Format::Yaml, Format::Json, Format::Json5, Format::Kdl] {
+    for format in [SpecFormat::Yaml, SpecFormat::Json, SpecFormat::Json5, SpecFormat::Kdl] {
         let again = spec(&written.write(format), format);
         assert_eq!(again, written, "{format}");
         assert_eq!(again.plan().unwrap().0, plan, "{format}");
@@ -200,7 +200,7 @@ fn short_forms_come_back_from_every_format() {
 fn a_command_beyond_an_argument_is_remarked_and_one_beyond_all_of_them_is_doubted() {
     let said = |length: usize| {
         let text = jobs(&format!("- {{name: a, command: \"echo {}\"}}", "x".repeat(length)));
-        plan_with_warnings(&text, Format::Yaml).1.to_string()
+        plan_with_warnings(&text, SpecFormat::Yaml).1.to_string()
     };
     assert_eq!(said(100 << 10), "");
     let note = said(130 << 10);
@@ -212,7 +212,7 @@ fn a_command_beyond_an_argument_is_remarked_and_one_beyond_all_of_them_is_doubte
 #[test]
 fn user_data_that_nothing_gives_a_value_is_doubted() {
     let check = |text: &str| {
-        spec(text, Format::Yaml).check(Default::default()).unwrap().warnings.to_string()
+        spec(text, SpecFormat::Yaml).check(Default::default()).unwrap().warnings.to_string()
     };
     let base =
         "name: w\nuser_data: [{name: v}]\njobs:\n- {name: a, command: x, input_user_data: [v]}\n";

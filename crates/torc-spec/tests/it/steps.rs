@@ -2,10 +2,10 @@
 
 use crate::{names, parents, plan, plan_with_warnings, spec, try_plan};
 use serde_json::{Value, json};
-use torc_spec::{Format, Spec};
+use torc_spec::{Spec, SpecFormat};
 
 fn steps_of(text: &str) -> Value {
-    let plan = plan(text, Format::Yaml);
+    let plan = plan(text, SpecFormat::Yaml);
     plan.jobs[0].steps.clone().unwrap_or_else(|| panic!("no steps"))
 }
 
@@ -42,18 +42,18 @@ fn a_file_of_nothing_but_steps_is_one_job() {
         "tasks: [make, {shell: test -e it}]",
         "commands: [make, 'shell: test -e it']",
     ] {
-        let plan = plan(text, Format::Yaml);
+        let plan = plan(text, SpecFormat::Yaml);
         assert_eq!(names(&plan), ["main"], "{text}");
         let steps = plan.jobs[0].steps.clone().unwrap();
         assert_eq!(steps, json!({"steps": [{"shell": "make"}, {"shell": "test -e it"}]}), "{text}");
     }
-    let wrong = try_plan("- make\n- 3: x\n", Format::Yaml).unwrap_err().render(false);
+    let wrong = try_plan("- make\n- 3: x\n", SpecFormat::Yaml).unwrap_err().render(false);
     assert!(wrong.contains("test.yaml:2:"), "{wrong}");
 }
 
 #[test]
 fn tasks_and_a_map_become_jobs() {
-    let plan = plan(SEED, Format::Yaml);
+    let plan = plan(SEED, SpecFormat::Yaml);
     assert_eq!(names(&plan), ["main", "map"]);
     assert_eq!(parents(&plan, "map"), ["main"]);
     let steps = plan.jobs[1].steps.as_ref().unwrap();
@@ -89,10 +89,10 @@ jobs:
       - on_success: "echo ok"
   - {name: r, reduce: m, command: "echo ${map.total}", on_failure: "echo"}
 "#;
-    let first = spec(text, Format::Yaml);
+    let first = spec(text, SpecFormat::Yaml);
     let again = Spec::from_value(first.to_value()).unwrap().spec;
     assert_eq!(first.to_value(), again.to_value());
-    for format in [Format::Json, Format::Json5, Format::Kdl, Format::Yaml] {
+    for format in [SpecFormat::Json, SpecFormat::Json5, SpecFormat::Kdl, SpecFormat::Yaml] {
         let written = first.write(format);
         let read = spec(&written, format);
         assert_eq!(read.to_value(), first.to_value(), "{format}:\n{written}");
@@ -119,7 +119,7 @@ job "j" {
     }
 }
 "#;
-    let plan = plan(text, Format::Kdl);
+    let plan = plan(text, SpecFormat::Kdl);
     let steps = plan.jobs[0].steps.as_ref().unwrap();
     assert_eq!(steps["steps"][0]["on_failure"]["commands"][0]["shell"], "fix");
     assert_eq!(steps["steps"][1]["on_failure"]["commands"].as_array().unwrap().len(), 2);
@@ -127,7 +127,7 @@ job "j" {
 }
 
 fn error(text: &str) -> String {
-    try_plan(text, Format::Yaml).unwrap_err().render(false)
+    try_plan(text, SpecFormat::Yaml).unwrap_err().render(false)
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn mistakes_are_explained_at_their_place() {
             &job(
                 "      - {shell: b, capture: v, when: \"job.attempt == 1\"}\n      - shell: \"echo \\\"${v:-}\\\"\"\n"
             ),
-            Format::Yaml
+            SpecFormat::Yaml
         )
         .1
         .is_empty()
@@ -199,7 +199,7 @@ fn doubts_are_told() {
         ("      - {shell: b, capture: v}\n      - shell: \"echo ${v}\"\n", "not quoted"),
         ("      - shell: a\n        on_failure: /fix-it now\n", "did you mean `claude:"),
     ] {
-        let (_, found) = plan_with_warnings(&job(step), Format::Yaml);
+        let (_, found) = plan_with_warnings(&job(step), SpecFormat::Yaml);
         assert!(
             found.render(false).contains(expected),
             "expected {expected:?} in:\n{}",
@@ -207,7 +207,7 @@ fn doubts_are_told() {
         );
     }
     let quiet = "      - {shell: b, capture: v}\n      - shell: \"echo \\\"${v}\\\" | awk '{print $1}' ${x:-0}\"\n";
-    let (_, found) = plan_with_warnings(&job(quiet), Format::Yaml);
+    let (_, found) = plan_with_warnings(&job(quiet), SpecFormat::Yaml);
     assert!(found.is_empty(), "{found}");
 }
 
@@ -223,7 +223,7 @@ jobs:
     command: "echo ${item.n}"
   - {name: report, reduce: types, command: "echo ${map.total} ${map.results.file}"}
 "#;
-    let plan = plan(text, Format::Yaml);
+    let plan = plan(text, SpecFormat::Yaml);
     assert_eq!(names(&plan), ["up", "types", "report", "types/c", "types/b"]);
     assert_eq!(parents(&plan, "types"), ["up", "types/c", "types/b"]);
     assert_eq!(parents(&plan, "types/b"), ["up"]);
@@ -258,7 +258,7 @@ jobs:
       - shell: cp x "${files.output.out-{case}}"
   - {name: post, command: "cat ${files.input.out-1}"}
 "#;
-    let plan = plan(text, Format::Yaml);
+    let plan = plan(text, SpecFormat::Yaml);
     let steps = plan.jobs[1].steps.as_ref().unwrap();
     assert_eq!(steps["steps"][0]["shell"], "cp \"${files.input.mesh_2}\" x");
     assert_eq!(steps["steps"][1]["shell"], "cp x \"${files.output.out_2}\"");

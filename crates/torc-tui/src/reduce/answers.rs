@@ -1,7 +1,7 @@
 //! Answers of the server.
 
 use crate::format::Counts;
-use crate::message::{Answer, Effect, Problem, Request};
+use crate::message::{Answer, AskProblem, Effect, Request};
 use crate::state::*;
 use std::collections::BTreeMap;
 use torc_model::api::{EventView, FamiliesView};
@@ -11,7 +11,7 @@ impl State {
     pub(crate) fn on_answer(
         &mut self,
         request: Request,
-        answer: Result<Answer, Problem>,
+        answer: Result<Answer, AskProblem>,
     ) -> Vec<Effect> {
         if let Some(feed) = feed(&request) {
             self.mark_answered(feed);
@@ -98,7 +98,7 @@ impl State {
         Vec::new()
     }
 
-    fn on_problem(&mut self, request: &Request, problem: Problem) -> Vec<Effect> {
+    fn on_problem(&mut self, request: &Request, problem: AskProblem) -> Vec<Effect> {
         let message = crate::text::line(&problem.message).into_owned();
         match request {
             Request::Row(id) => {

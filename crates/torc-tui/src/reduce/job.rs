@@ -381,7 +381,7 @@ impl State {
         };
         let earlier = LogOf { run: before.run_id, attempt: before.attempt_id, ..later };
         place.part = Part::Compare;
-        place.compared = Some(Compared {
+        place.compared = Some(ComparedAttempts {
             earlier,
             later,
             earlier_text: None,

@@ -35,10 +35,10 @@ impl State {
             heard_ms: None,
             asked: BTreeMap::new(),
             overview: Overview::default(),
-            jobs: Jobs::default(),
+            jobs: JobsScreen::default(),
             failures: List::default(),
-            timeline: Timeline::default(),
-            nodes: Nodes::default(),
+            timeline: TimelineScreen::default(),
+            nodes: NodesScreen::default(),
             events: Events::default(),
             workflows: Workflows::default(),
             job: None,
@@ -102,11 +102,14 @@ impl State {
         self.link = Link::Connecting;
         self.overview = Overview::default();
         let generation = self.jobs.generation + 1;
-        self.jobs =
-            Jobs { generation, hidden: std::mem::take(&mut self.jobs.hidden), ..Jobs::default() };
+        self.jobs = JobsScreen {
+            generation,
+            hidden: std::mem::take(&mut self.jobs.hidden),
+            ..JobsScreen::default()
+        };
         self.failures = List::default();
-        self.timeline = Timeline::default();
-        self.nodes = Nodes::default();
+        self.timeline = TimelineScreen::default();
+        self.nodes = NodesScreen::default();
         self.events = Events::default();
         self.asked.retain(|feed, _| *feed == Feed::Workflows);
         vec![Effect::Follow(id)]

@@ -74,7 +74,7 @@ impl State {
                 let x = i64::from(column.saturating_sub(hit.area.x));
                 let at = from + (until - from) * x / i64::from(hit.area.width.max(1));
                 let found = self.timeline.bars.as_ref().and_then(|bars| {
-                    let near = |bar: &crate::timeline::Bar| {
+                    let near = |bar: &crate::timeline::TimelineBar| {
                         (bar.start - at).abs().min((bar.end(now) - at).abs())
                     };
                     let on_row =

@@ -176,12 +176,12 @@ impl State {
         if let Some(filter) = text.strip_prefix("jobs ").map(str::trim) {
             let typed = palette.editor.text.trim()[5..].trim().to_owned();
             if workflow.is_some() && Self::check_filter(filter).is_ok() {
-                items.push(Item { text: format!("jobs {typed}"), go: Go::JobsWhere(typed) });
+                items.push(PaletteItem { text: format!("jobs {typed}"), go: Go::JobsWhere(typed) });
             }
         }
         for view in View::ALL {
             if workflow.is_some() || view == View::Workflows {
-                items.push(Item { text: view.title().to_lowercase(), go: Go::View(view) });
+                items.push(PaletteItem { text: view.title().to_lowercase(), go: Go::View(view) });
             }
         }
         if workflow.is_some() && has_jobs {
@@ -191,11 +191,11 @@ impl State {
                     true => title,
                     false => format!("{action}: {title}"),
                 };
-                Item { text, go: Go::Act(*action) }
+                PaletteItem { text, go: Go::Act(*action) }
             }));
         }
-        items.push(Item { text: "help".into(), go: Go::Help });
-        items.push(Item { text: "quit".into(), go: Go::Quit });
+        items.push(PaletteItem { text: "help".into(), go: Go::Help });
+        items.push(PaletteItem { text: "quit".into(), go: Go::Quit });
         items.retain(|item| item.text.to_lowercase().contains(&text));
         palette.items = items;
         palette.found.clear();
@@ -214,13 +214,14 @@ impl State {
         if palette.editor.text.trim() != text {
             return;
         }
-        let workflows = workflows.into_iter().map(|workflow| Item {
+        let workflows = workflows.into_iter().map(|workflow| PaletteItem {
             text: format!("workflow {} (#{})", workflow.name, workflow.id),
             go: Go::Workflow(workflow.id),
         });
-        let jobs = jobs
-            .into_iter()
-            .map(|job| Item { text: format!("job {}", job.name), go: Go::Job(job.id, job.name) });
+        let jobs = jobs.into_iter().map(|job| PaletteItem {
+            text: format!("job {}", job.name),
+            go: Go::Job(job.id, job.name),
+        });
         palette.found = workflows.chain(jobs).collect();
     }
 

@@ -1,7 +1,7 @@
 //! Key by key: what the reducer does, without a terminal and without a server.
 
 use super::world::{NOW, TOTAL, WORKFLOW, World, pulse};
-use crate::message::{Answer, Effect, Event, JobsWindow, Piece, Problem, Request};
+use crate::message::{Answer, AskProblem, Effect, Event, JobsWindow, Piece, Request};
 use crate::state::{Link, Overlay, Part, View};
 use torc_model::api::ActWord;
 use torc_model::ids::JobId;
@@ -239,7 +239,7 @@ fn a_refusal_stays_in_the_dialog() {
     world.press("m");
     let asked = world.asked();
     let Some(request @ Request::Act(..)) = asked.last().cloned() else { panic!("{asked:?}") };
-    let problem = Problem { message: "`8x` is no amount".into(), is_away: false };
+    let problem = AskProblem { message: "`8x` is no amount".into(), is_away: false };
     world.on(Event::Answer(request, Err(problem)));
     let Some(Overlay::Act(dialog)) = &world.state.overlay else { panic!("the dialog is open") };
     assert_eq!(dialog.problem.as_deref(), Some("`8x` is no amount"));

@@ -1,6 +1,6 @@
 //! A workflow as the server would tell of it, and a state that has heard it.
 
-use crate::message::{Answer, Effect, Event, Problem, Request};
+use crate::message::{Answer, AskProblem, Effect, Event, Request};
 use crate::state::{Settings, State};
 use crate::theme::Theme;
 use crate::timeline::{Bars, tests::answer};
@@ -206,7 +206,7 @@ fn group(jobs: i64, kind: &str, family: &str) -> Value {
 }
 
 /// What the server would say.
-pub fn reply(request: &Request) -> Result<Answer, Problem> {
+pub fn reply(request: &Request) -> Result<Answer, AskProblem> {
     Ok(match request {
         Request::Workflows => Answer::Workflows(of(json!({
             "items": [workflow(7, "sweep"), workflow(6, "an_old_one_with_a_long_name_from_last_week")],

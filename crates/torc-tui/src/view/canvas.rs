@@ -205,7 +205,7 @@ impl<'a> Canvas<'a> {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct TableColumn {
     pub title: &'static str,
     pub width: u16,
     pub is_right: bool,
@@ -225,7 +225,7 @@ pub enum Cell {
 }
 
 /// Columns that fit, with their places: number, x, width.
-pub fn layout(columns: &[Column], width: u16) -> Vec<(usize, u16, u16)> {
+pub fn layout(columns: &[TableColumn], width: u16) -> Vec<(usize, u16, u16)> {
     const GAP: u16 = 2;
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let needed = |kept: &[usize]| -> u16 {
@@ -261,7 +261,13 @@ pub fn layout(columns: &[Column], width: u16) -> Vec<(usize, u16, u16)> {
 }
 
 impl Canvas<'_> {
-    pub fn head(&mut self, area: Rect, y: u16, columns: &[Column], places: &[(usize, u16, u16)]) {
+    pub fn head(
+        &mut self,
+        area: Rect,
+        y: u16,
+        columns: &[TableColumn],
+        places: &[(usize, u16, u16)],
+    ) {
         let style = self.style(Tone::Head);
         for (at, x, width) in places {
             let column = columns[*at];
@@ -276,7 +282,7 @@ impl Canvas<'_> {
         &mut self,
         area: Rect,
         y: u16,
-        columns: &[Column],
+        columns: &[TableColumn],
         places: &[(usize, u16, u16)],
         cells: &[Cell],
     ) {

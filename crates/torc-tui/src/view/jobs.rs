@@ -1,9 +1,9 @@
 //! The table of jobs: one filter, any number of rows, and a quick look at the last lines.
 
-use super::canvas::{Canvas, Cell, Column, layout};
+use super::canvas::{Canvas, Cell, TableColumn, layout};
 use super::empty;
 use crate::format::{self, count, grouped};
-use crate::state::{Column as Shown, InputFor, Jobs, Overlay, Peek, State, Target};
+use crate::state::{Column as Shown, InputFor, JobsScreen, Overlay, Peek, State, Target};
 use crate::theme::Tone;
 use ratatui::layout::Rect;
 use torc_model::api::JobView;
@@ -12,7 +12,7 @@ use torc_model::status::{Cause, JobStatus};
 /// From this width on the status is a word.
 const WIDE: u16 = 60;
 
-fn column(shown: Shown, is_wide: bool) -> Column {
+fn column(shown: Shown, is_wide: bool) -> TableColumn {
     let (width, is_right, rank) = match shown {
         Shown::Name => (18, false, 0),
         Shown::Status if is_wide => (17, false, 1),
@@ -31,7 +31,7 @@ fn column(shown: Shown, is_wide: bool) -> Column {
         Shown::Node | Shown::Family => 12,
         _ => 0,
     };
-    Column { title: shown.title(), width, is_right, rank, grows }
+    TableColumn { title: shown.title(), width, is_right, rank, grows }
 }
 
 pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
@@ -100,7 +100,7 @@ fn table(state: &State, canvas: &mut Canvas<'_>, area: Rect, rows: u16) {
     let is_wide = area.width >= WIDE;
     let kinds: Vec<Shown> =
         Shown::ALL.into_iter().filter(|column| !jobs.hidden.contains(column)).collect();
-    let mut columns: Vec<Column> = kinds.iter().map(|kind| column(*kind, is_wide)).collect();
+    let mut columns: Vec<TableColumn> = kinds.iter().map(|kind| column(*kind, is_wide)).collect();
     if !is_wide && let Some(at) = kinds.iter().position(|kind| *kind == Shown::Status) {
         columns[at].title = "St";
     }
@@ -198,7 +198,7 @@ fn cell(state: &State, canvas: &Canvas<'_>, kind: Shown, job: &JobView, is_wide:
     Cell::Text(said, plain)
 }
 
-fn peek_panel(jobs: &Jobs, peek: &Peek, canvas: &mut Canvas<'_>, area: Rect) {
+fn peek_panel(jobs: &JobsScreen, peek: &Peek, canvas: &mut Canvas<'_>, area: Rect) {
     if area.height == 0 {
         return;
     }

@@ -1,6 +1,6 @@
 //! Nodes, events and workflows.
 
-use super::canvas::{Canvas, Cell, Column, layout};
+use super::canvas::{Canvas, Cell, TableColumn, layout};
 use super::empty;
 use crate::format::{self, grouped};
 use crate::reduce::numbers;
@@ -12,15 +12,15 @@ use torc_model::slurm;
 use torc_model::slurm::wire::AllocationView;
 use torc_model::status::{JobStatus, RunnerState};
 
-const fn left(title: &'static str, width: u16, rank: u8, grows: u16) -> Column {
-    Column { title, width, is_right: false, rank, grows }
+const fn left(title: &'static str, width: u16, rank: u8, grows: u16) -> TableColumn {
+    TableColumn { title, width, is_right: false, rank, grows }
 }
 
-const fn right(title: &'static str, width: u16, rank: u8) -> Column {
-    Column { title, width, is_right: true, rank, grows: 0 }
+const fn right(title: &'static str, width: u16, rank: u8) -> TableColumn {
+    TableColumn { title, width, is_right: true, rank, grows: 0 }
 }
 
-const RUNNERS: [Column; 8] = [
+const RUNNERS: [TableColumn; 8] = [
     left("Host", 14, 0, 16),
     left("State", 16, 1, 0),
     right("Running", 7, 2),
@@ -30,7 +30,7 @@ const RUNNERS: [Column; 8] = [
     right("Last seen", 20, 5),
     left("", 12, 7, 60),
 ];
-const ALLOCATIONS: [Column; 6] = [
+const ALLOCATIONS: [TableColumn; 6] = [
     left("Slurm job", 12, 0, 8),
     left("State", 12, 1, 0),
     left("Why", 24, 2, 60),
@@ -155,7 +155,7 @@ fn allocation_cells(state: &State, canvas: &Canvas<'_>, one: &AllocationView) ->
     ]
 }
 
-const EVENTS: [Column; 4] = [
+const EVENTS: [TableColumn; 4] = [
     right("When", 15, 2),
     left("What", 18, 0, 6),
     left("Job", 16, 1, 24),
@@ -253,7 +253,7 @@ fn detail(key: &str, value: &serde_json::Value) -> Option<String> {
     }
 }
 
-const WORKFLOWS: [Column; 8] = [
+const WORKFLOWS: [TableColumn; 8] = [
     left("Name", 16, 0, 40),
     right("Id", 5, 3),
     left("State", 16, 1, 2),

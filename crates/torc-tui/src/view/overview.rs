@@ -1,6 +1,6 @@
 //! One workflow at a glance: how far, what needs you, which families.
 
-use super::canvas::{Canvas, Cell, Column, layout};
+use super::canvas::{Canvas, Cell, TableColumn, layout};
 use super::empty;
 use crate::format::{self, Counts, count, grouped, kind_title};
 use crate::state::{State, Target};
@@ -10,11 +10,17 @@ use torc_model::api::{FailureGroup, FamiliesView};
 use torc_model::status::Adjustable;
 use torc_model::status::{JobStatus, RunnerState};
 
-const fn column(title: &'static str, width: u16, is_right: bool, rank: u8, grows: u16) -> Column {
-    Column { title, width, is_right, rank, grows }
+const fn column(
+    title: &'static str,
+    width: u16,
+    is_right: bool,
+    rank: u8,
+    grows: u16,
+) -> TableColumn {
+    TableColumn { title, width, is_right, rank, grows }
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [TableColumn; 6] = [
     column("Family", 16, false, 0, 36),
     column("Jobs", 15, true, 1, 4),
     column("", 20, false, 2, 40),

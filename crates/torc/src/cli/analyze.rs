@@ -27,7 +27,7 @@ pub struct Analyze {
 
 /// What one log says.
 #[derive(Serialize)]
-struct Finding {
+struct LogFinding {
     file: String,
     kind: Kind,
     nature: Nature,
@@ -39,7 +39,7 @@ struct Finding {
 impl Analyze {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        let mut seen = Seen::default();
+        let mut seen = SeenLog::default();
         let meta = std::fs::metadata(&self.path).map_err(Error::io("read", &self.path))?;
         let name = self.path.to_string_lossy();
         if meta.is_dir() {
@@ -51,7 +51,7 @@ impl Analyze {
         } else {
             seen.file(&self.path)?;
         }
-        let Seen { mut findings, logs } = seen;
+        let SeenLog { mut findings, logs } = seen;
         findings.sort_by(|a, b| a.file.cmp(&b.file));
         context.output.list("findings", &findings, findings.len() as i64, || {
             let mut table = Table::new(["file", "what happened", "what helps", "sure", "line"]);
@@ -73,12 +73,12 @@ impl Analyze {
 }
 
 #[derive(Default)]
-struct Seen {
-    findings: Vec<Finding>,
+struct SeenLog {
+    findings: Vec<LogFinding>,
     logs: i64,
 }
 
-impl Seen {
+impl SeenLog {
     fn directory(&mut self, dir: &Path, depth: usize) -> Result<()> {
         let entries = std::fs::read_dir(dir).map_err(Error::io("read", dir))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -117,7 +117,7 @@ impl Seen {
         // A last line that only happens to be there is no finding.
         let found = terminal_error(Rules::in_force(), &[excerpt]).filter(|found| !found.is_guess);
         if let Some(found) = found {
-            self.findings.push(Finding {
+            self.findings.push(LogFinding {
                 file: name.to_owned(),
                 kind: found.kind,
                 nature: found.nature,
@@ -126,7 +126,7 @@ impl Seen {
                 rule: found.rule,
             });
         } else if let Some(issue) = issues.into_iter().max_by_key(|issue| issue.severity) {
-            self.findings.push(Finding {
+            self.findings.push(LogFinding {
                 file: name.to_owned(),
                 kind: Kind::Unknown,
                 nature: Nature::Unclear,

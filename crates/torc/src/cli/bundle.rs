@@ -47,7 +47,7 @@ impl Bundle {
         };
         let record = Record::fetch(client, workflow).await?;
         let file = File::create(&path).map_err(Error::io("write", &path))?;
-        let mut packed = Packed {
+        let mut packed = PackedFile {
             tar: TarGz::new(BufWriter::new(file)).map_err(Error::io("write", &path))?,
             path: &path,
             root: format!("torc_wf{id}"),
@@ -89,14 +89,14 @@ fn logs_of(attempts: &[AttemptView]) -> BTreeMap<String, (&AttemptView, &'static
     logs
 }
 
-struct Packed<'a> {
+struct PackedFile<'a> {
     tar: TarGz<BufWriter<File>>,
     path: &'a Path,
     root: String,
     logs: i64,
 }
 
-impl Packed<'_> {
+impl PackedFile<'_> {
     fn add(&mut self, name: &str, content: &[u8]) -> Result<()> {
         let name = format!("{}/{name}", self.root);
         self.tar.add(&name, content).map_err(Error::io("write", self.path))

@@ -7,7 +7,7 @@ use crate::output::Format;
 use serde_json::json;
 use std::path::PathBuf;
 use torc_model::forecast::{ForecastView, Machines};
-use torc_spec::{Diagnostics, Machine, Severity, Site, Source};
+use torc_spec::{Diagnostics, LargestNode, Severity, Site, Source};
 
 /// Check a spec and show what it would do, without touching anything
 #[derive(clap::Args, Debug)]
@@ -90,9 +90,9 @@ fn forecast(spec: &torc_spec::Spec) -> Option<ForecastView> {
 }
 
 /// What a runner would share out here.
-fn machine() -> Machine {
+fn machine() -> LargestNode {
     let (capacity, _) = torc_runner::detect_capacity();
-    Machine {
+    LargestNode {
         num_cpus: u32::try_from(capacity.num_cpus).unwrap_or(u32::MAX),
         memory_bytes: u64::try_from(capacity.memory_bytes).unwrap_or_default(),
         num_gpus: u32::try_from(capacity.num_gpus).ok(),

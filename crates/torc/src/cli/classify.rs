@@ -161,7 +161,7 @@ impl Args {
         if context.output.is_json() {
             let proposed_allocations =
                 if retries { plan(context, client, &workflow).await } else { None };
-            return context.output.json(&Judged { view, proposed_allocations });
+            return context.output.json(&JudgedJobs { view, proposed_allocations });
         }
         context.output.value(&view, render)?;
         if retries {
@@ -173,7 +173,7 @@ impl Args {
 
 /// What became of verdicts, and what the retries need of a cluster.
 #[derive(Serialize)]
-struct Judged {
+struct JudgedJobs {
     #[serde(flatten)]
     view: ClassifyView,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! `torc config`: what is configured, and where each value comes from.
 
 use super::Context;
-use crate::config::{self, Config, Layer, Problem, SETTINGS, Setting};
+use crate::config::{self, ConfigFiles, ConfigProblem, Layer, SETTINGS, Setting};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape};
@@ -57,7 +57,7 @@ struct Init {
 
 /// A value and where it comes from.
 #[derive(Serialize, Debug)]
-struct Shown {
+struct ShownSetting {
     key: &'static str,
     value: Option<String>,
     origin: String,
@@ -70,7 +70,7 @@ struct Looked {
 }
 
 /// The problems as one error.
-pub fn refusal(problems: &[Problem]) -> Option<Error> {
+pub fn refusal(problems: &[ConfigProblem]) -> Option<Error> {
     let first = problems.first()?;
     let lines: Vec<String> =
         problems.iter().map(|problem| escape::line(&problem.to_string()).into()).collect();
@@ -90,7 +90,7 @@ impl Args {
                 let own;
                 let checked = match &file {
                     Some(file) => {
-                        own = Config::of_file(file);
+                        own = ConfigFiles::of_file(file);
                         &own
                     }
                     None => config::get(),
@@ -104,7 +104,7 @@ impl Args {
     }
 }
 
-fn origin(setting: &Setting, config: &Config, given: &[String]) -> (Option<String>, String) {
+fn origin(setting: &Setting, config: &ConfigFiles, given: &[String]) -> (Option<String>, String) {
     let option = setting.option();
     if let Some(at) = given.iter().position(|word| *word == option) {
         return (given.get(at + 1).cloned(), option);
@@ -120,12 +120,12 @@ fn origin(setting: &Setting, config: &Config, given: &[String]) -> (Option<Strin
     }
 }
 
-fn show(context: &Context, config: &Config, given: &[String]) -> Result<()> {
-    let shown: Vec<Shown> = SETTINGS
+fn show(context: &Context, config: &ConfigFiles, given: &[String]) -> Result<()> {
+    let shown: Vec<ShownSetting> = SETTINGS
         .iter()
         .map(|setting| {
             let (value, origin) = origin(setting, config, given);
-            Shown { key: setting.key, value, origin }
+            ShownSetting { key: setting.key, value, origin }
         })
         .collect();
     context.output.list("settings", &shown, shown.len() as i64, || {
@@ -145,7 +145,7 @@ fn show(context: &Context, config: &Config, given: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn check(context: &Context, config: &Config) -> Result<()> {
+fn check(context: &Context, config: &ConfigFiles) -> Result<()> {
     for problem in &config.warnings {
         context.output.warn(format_args!("{}", escape::line(&problem.to_string())));
     }
@@ -162,7 +162,7 @@ fn check(context: &Context, config: &Config) -> Result<()> {
     )
 }
 
-fn paths(context: &Context, config: &Config) -> Result<()> {
+fn paths(context: &Context, config: &ConfigFiles) -> Result<()> {
     let looked: Vec<Looked> = Layer::ALL
         .into_iter()
         .filter_map(Layer::path)

@@ -54,7 +54,7 @@ impl Changes {
 
     /// Writes how these jobs stand now into the spec.
     pub fn apply(&self, spec: &mut Value, jobs: &[JobView]) {
-        let mut requirements = Requirements::new(spec["resource_requirements"].as_array());
+        let mut requirements = SpecRequirements::new(spec["resource_requirements"].as_array());
         let entries = spec.get_mut("jobs").and_then(Value::as_array_mut);
         let mut entries: HashMap<String, &mut Map<String, Value>> = entries
             .into_iter()
@@ -92,7 +92,7 @@ impl Changes {
 }
 
 /// The requirements of a spec, and those that are needed beside them.
-struct Requirements {
+struct SpecRequirements {
     all: Vec<Value>,
     known: usize,
     names: BTreeMap<String, usize>,
@@ -102,7 +102,7 @@ struct Requirements {
     last: HashMap<String, usize>,
 }
 
-impl Requirements {
+impl SpecRequirements {
     fn new(known: Option<&Vec<Value>>) -> Self {
         let mut requirements = Self {
             all: Vec::new(),

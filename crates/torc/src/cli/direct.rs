@@ -41,7 +41,7 @@ pub struct Direct {
 }
 
 /// A reservation that is ours.
-struct Held<'a> {
+struct HeldReservation<'a> {
     client: &'a Client,
     direct: &'a Direct,
     view: ReservationView,
@@ -63,7 +63,7 @@ impl Direct {
 
     async fn run(&self, context: &Context, client: &Client) -> Result<Exit> {
         let mut interrupts = Interrupts::listen()?;
-        let mut held = Held { client, direct: self, view: self.reserve(client).await? };
+        let mut held = HeldReservation { client, direct: self, view: self.reserve(client).await? };
         let result = held.use_it(context, &mut interrupts).await;
         held.release(context).await;
         result
@@ -79,7 +79,7 @@ impl Direct {
     }
 }
 
-impl Held<'_> {
+impl HeldReservation<'_> {
     async fn use_it(&mut self, context: &Context, interrupts: &mut Interrupts) -> Result<Exit> {
         let room = self.room().await?;
         let mut told = false;

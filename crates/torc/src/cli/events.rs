@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::interrupt::Interrupts;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ pub struct Args {
     after: Option<i64>,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 
     #[command(flatten)]
     letter: super::FormatLetter,

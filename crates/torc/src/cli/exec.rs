@@ -43,7 +43,7 @@ pub struct Args {
 
     /// Take the values of several parameters pairwise instead of every combination
     #[arg(long, value_enum, default_value = "product", hide_default_value = true)]
-    link: Link,
+    link: ParameterLink,
 
     /// Name of the workflow
     #[arg(short, long, default_value = "exec")]
@@ -89,7 +89,7 @@ pub struct Args {
 
 /// How parameters combine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Link {
+enum ParameterLink {
     /// Every value of one with every value of the other.
     Product,
     /// The first with the first, the second with the second.
@@ -166,7 +166,12 @@ impl Args {
     }
 }
 
-fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: Link) -> Value {
+fn build(
+    name: &str,
+    commands: &[String],
+    parameters: &[(String, Value)],
+    link: ParameterLink,
+) -> Value {
     let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     let suffix: String = names.iter().map(|name| format!("_{{{name}}}")).collect();
     let jobs: Vec<Value> = commands
@@ -182,7 +187,7 @@ fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: 
                     parameters.iter().cloned().collect::<Map<_, _>>().into(),
                 );
             }
-            if link == Link::Zip {
+            if link == ParameterLink::Zip {
                 job.insert("parameter_mode".into(), json!("zip"));
             }
             job.into()
@@ -348,7 +353,8 @@ mod tests {
 
     #[test]
     fn commands_and_parameters_make_a_spec() {
-        let spec = build("x", &["echo {n}".into()], &[("n".into(), json!([1, 2]))], Link::Zip);
+        let spec =
+            build("x", &["echo {n}".into()], &[("n".into(), json!([1, 2]))], ParameterLink::Zip);
         let expected = json!({"name": "x", "jobs": [
             {"name": "job1_{n}", "command": "echo {n}", "parameters": {"n": [1, 2]}, "parameter_mode": "zip"}
         ]});

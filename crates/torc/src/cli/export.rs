@@ -4,7 +4,7 @@ use super::Context;
 use super::references::{self, LATEST};
 use super::ro_crate::RoCrate;
 use super::session::Access;
-use super::timeline::Timeline;
+use super::timeline::TextTimeline;
 use super::wfformat::WfFormat;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -33,13 +33,13 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Every attempt over time, as a Chrome trace
-    Trace(Trace),
+    Trace(TraceArgs),
     RoCrate(RoCrate),
     Wfformat(WfFormat),
 }
 
 #[derive(clap::Args, Debug)]
-struct Trace {
+struct TraceArgs {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
@@ -63,11 +63,11 @@ impl Args {
     }
 }
 
-impl Trace {
+impl TraceArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
         let path = self.output.unwrap_or_else(|| format!("trace_wf{}.json", workflow.id).into());
-        let timeline = Timeline::fetch(client, workflow.id).await?;
+        let timeline = TextTimeline::fetch(client, workflow.id).await?;
         let families: FamiliesView =
             client.get(&format!("/workflows/{}/families", workflow.id)).await?;
         let query = Query::new().add("workflow_id", workflow.id);

@@ -31,15 +31,15 @@ enum Command {
     /// Show one failure handler with its rules
     Get(One),
     /// Add a failure handler to a workflow
-    Create(Create),
+    Create(CreateHandlerArgs),
     /// Change a failure handler; failures from now on see the new rules
-    Update(Update),
+    Update(UpdateHandlerArgs),
     /// Delete a failure handler; its jobs have none then
     Delete(One),
 }
 
 #[derive(clap::Args, Debug)]
-struct Create {
+struct CreateHandlerArgs {
     /// Its name, unique in the workflow
     name: String,
 
@@ -52,7 +52,7 @@ struct Create {
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateHandlerArgs {
     #[command(flatten)]
     which: One,
 

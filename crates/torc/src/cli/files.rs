@@ -36,9 +36,9 @@ enum Command {
     /// Show one file, who writes it and who reads it
     Get(One),
     /// Add a file to the spec
-    Create(Create),
+    Create(CreateFileArgs),
     /// Change the name or the path of a file
-    Update(Update),
+    Update(UpdateFileArgs),
     /// Take a file out of the spec
     Delete(Delete),
     /// List the files that must be there before the workflow runs
@@ -60,7 +60,7 @@ struct List {
 }
 
 #[derive(clap::Args, Debug)]
-struct Create {
+struct CreateFileArgs {
     #[command(flatten)]
     new: New,
 
@@ -73,7 +73,7 @@ struct Create {
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateFileArgs {
     #[command(flatten)]
     one: One,
 
@@ -103,7 +103,7 @@ impl Args {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
                 Command::Get(one) => get(&one, context, client).await?,
-                Command::Create(Create { new, path, how }) => {
+                Command::Create(CreateFileArgs { new, path, how }) => {
                     let write = |entry: &mut Map<_, _>| _ = edit::set(entry, "path", Some(path));
                     new.execute::<FileView>(context, client, how, write).await?;
                 }
@@ -187,7 +187,7 @@ async fn get(one: &One, context: &Context, client: &Client) -> Result<()> {
 /// Where jobs name files.
 const KEYS: [&str; 2] = ["input_files", "output_files"];
 
-impl Update {
+impl UpdateFileArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         edit::something(self.name.is_some() || self.path.is_some(), "`--name` or `--path`")?;
         let (file, mut edit) = self.one.edit::<FileView>(context, client).await?;

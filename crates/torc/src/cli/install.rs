@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 /// What a unit says.
-struct Unit<'a> {
+struct SystemdUnit<'a> {
     program: &'a Path,
     state_dir: &'a Path,
     options: &'a [String],
@@ -76,7 +76,7 @@ ProtectClock=yes
 ProtectHostname=yes
 ";
 
-impl Unit<'_> {
+impl SystemdUnit<'_> {
     fn text(&self) -> Result<String> {
         let mut words = vec![quoted(&text_of(self.program)?)?];
         words.extend(["server".into(), "run".into(), "--state-dir".into()]);
@@ -96,7 +96,7 @@ impl Unit<'_> {
         // are: `/home`, `/tmp` and devices of its file systems stay as they are.
         Ok(format!(
             "# Written by `torc server install`.\n\
-             [Unit]\n\
+             [SystemdUnit]\n\
              Description=Torc, a server of workflows\n\
              Documentation=man:torc(1)\n\
              After=network-online.target\n\
@@ -179,7 +179,7 @@ impl Args {
             (None, false) => home()?.join(".torc"),
         };
         let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
-        let unit = Unit {
+        let unit = SystemdUnit {
             program: &program,
             state_dir: &state_dir,
             options: &self.options,
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_unit_of_the_machine_names_its_user_and_a_users_own_does_not() {
-        let unit = |run_as| Unit {
+        let unit = |run_as| SystemdUnit {
             program: Path::new("/usr/bin/torc"),
             state_dir: Path::new("/var/lib/torc"),
             options: &[],

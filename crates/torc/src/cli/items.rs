@@ -33,7 +33,7 @@ enum Command {
     /// Show one item
     Show(Show),
     /// Run items again that ended badly
-    Retry(Retry),
+    Retry(RetryArgs),
     /// Count items that ended badly no more
     Drop(Choice),
 }
@@ -81,7 +81,7 @@ struct Choice {
 }
 
 #[derive(clap::Args, Debug)]
-struct Retry {
+struct RetryArgs {
     #[command(flatten)]
     choice: Choice,
 

@@ -1,7 +1,7 @@
 //! `torc job-dependencies`: what jobs depend on, read and write.
 
 use super::Context;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::Result;
@@ -43,7 +43,7 @@ struct List {
     workflow: String,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 impl Args {

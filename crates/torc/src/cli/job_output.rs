@@ -1,9 +1,9 @@
 //! What jobs print, shown as they end: grouped per job, so that lines of two jobs never mix. A single
 //! job is shown line by line while it runs.
 
-use super::job_stream::{JobStream, Place};
+use super::job_stream::{JobStream, StreamPlace};
 use crate::error::{Error, Result};
-use crate::output::progress::Progress;
+use crate::output::progress::ProgressDisplay;
 use crate::output::{self, escape, raw::RawWriter};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
@@ -32,7 +32,7 @@ pub struct JobOutput {
     waiting: BTreeSet<JobId>,
     /// With `keep_order`: attempts that are to be shown when their turn comes.
     ready: HashMap<JobId, AttemptId>,
-    place: Place,
+    place: StreamPlace,
     /// With `is_live`: the attempt that runs.
     stream: Option<JobStream>,
     /// With `is_live`: attempts that were shown while they ran.
@@ -41,7 +41,7 @@ pub struct JobOutput {
 
 impl JobOutput {
     /// For the jobs of the workflow of this place.
-    pub async fn new(client: &Client, place: Place, style: Style) -> Result<Self> {
+    pub async fn new(client: &Client, place: StreamPlace, style: Style) -> Result<Self> {
         let workflow = place.workflow;
         let mut waiting = BTreeSet::new();
         if style.keep_order {
@@ -77,7 +77,7 @@ impl JobOutput {
     }
 
     /// Shows what it has printed.
-    pub fn show_growth(&mut self, progress: &Progress) -> Result<()> {
+    pub fn show_growth(&mut self, progress: &ProgressDisplay) -> Result<()> {
         match &mut self.stream {
             Some(stream) => progress.suspend(|| stream.show()),
             None => Ok(()),
@@ -85,7 +85,12 @@ impl JobOutput {
     }
 
     /// An attempt has ended.
-    pub fn on_end(&mut self, progress: &Progress, attempt: AttemptId, job: JobId) -> Result<()> {
+    pub fn on_end(
+        &mut self,
+        progress: &ProgressDisplay,
+        attempt: AttemptId,
+        job: JobId,
+    ) -> Result<()> {
         self.ended.insert(attempt, job);
         match self.stream.take_if(|stream| stream.attempt == attempt) {
             Some(mut stream) => {
@@ -104,7 +109,7 @@ impl JobOutput {
     pub async fn on_verdict(
         &mut self,
         client: &Client,
-        progress: &Progress,
+        progress: &ProgressDisplay,
         attempt: AttemptId,
         is_over: bool,
     ) -> Result<()> {
@@ -125,7 +130,7 @@ impl JobOutput {
     }
 
     /// Shows what waits for a job that has not run.
-    pub async fn finish(&mut self, client: &Client, progress: &Progress) -> Result<()> {
+    pub async fn finish(&mut self, client: &Client, progress: &ProgressDisplay) -> Result<()> {
         let mut rest: Vec<(JobId, AttemptId)> = self.ready.drain().collect();
         rest.sort_unstable();
         for (_, attempt) in rest {
@@ -134,7 +139,12 @@ impl JobOutput {
         Ok(())
     }
 
-    async fn show(&self, client: &Client, progress: &Progress, attempt: AttemptId) -> Result<()> {
+    async fn show(
+        &self,
+        client: &Client,
+        progress: &ProgressDisplay,
+        attempt: AttemptId,
+    ) -> Result<()> {
         let attempt = client.get_attempt(attempt).await?;
         let tag = self.tag(&attempt.job_name);
         progress.suspend(|| {

@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(300);
 
 /// Where the runner of this process keeps the logs of a run.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StreamPlace {
     pub output_dir: PathBuf,
     pub workflow: WorkflowId,
     pub run: i64,
@@ -34,7 +34,7 @@ pub struct Place {
 /// The logs of an attempt that runs.
 pub struct JobStream {
     pub attempt: AttemptId,
-    logs: Vec<Log>,
+    logs: Vec<StreamLog>,
     growth: Option<Growth>,
     shown_at: Instant,
 }
@@ -46,16 +46,16 @@ struct Growth {
     grew: Arc<Notify>,
 }
 
-struct Log {
+struct StreamLog {
     path: PathBuf,
     file: File,
     /// Bytes that are shown.
     offset: u64,
-    sink: Sink,
+    sink: LineSink,
     tagger: Tagger,
 }
 
-enum Sink {
+enum LineSink {
     Stdout(RawWriter),
     Stderr,
 }
@@ -64,7 +64,7 @@ impl JobStream {
     /// `None` if the attempt keeps no log. `number` is the number of the attempt among those of its
     /// job.
     pub fn open(
-        place: &Place,
+        place: &StreamPlace,
         (attempt, job, number): (AttemptId, JobId, i64),
         tag: Option<&str>,
     ) -> Option<Self> {
@@ -79,11 +79,12 @@ impl JobStream {
                 let watch = inotify::add_watch(&growth.kernel, &path, inotify::WatchFlags::MODIFY);
                 growth.watches.extend(watch);
             }
-            let sink = if ending == ".e" { Sink::Stderr } else { Sink::Stdout(RawWriter::new()) };
+            let sink =
+                if ending == ".e" { LineSink::Stderr } else { LineSink::Stdout(RawWriter::new()) };
             let tagger = Tagger::new(tag.map(str::to_owned));
-            Some(Log { path, file, offset: 0, sink, tagger })
+            Some(StreamLog { path, file, offset: 0, sink, tagger })
         };
-        let logs: Vec<Log> = [".o", ".log", ".e"].into_iter().filter_map(&mut open).collect();
+        let logs: Vec<StreamLog> = [".o", ".log", ".e"].into_iter().filter_map(&mut open).collect();
         // What was printed before the watch began is there now.
         if let Some(growth) = &growth {
             growth.grew.notify_one();
@@ -144,7 +145,7 @@ impl Drop for Growth {
     }
 }
 
-impl Log {
+impl StreamLog {
     fn pass_on(&mut self, is_end: bool) -> Result<()> {
         let mut piece = vec![0; PIECE];
         loop {
@@ -165,7 +166,7 @@ impl Log {
             if !self.tagger.is_at_begin {
                 self.write_bytes(b"\n")?;
             }
-            if let Sink::Stdout(writer) = &mut self.sink {
+            if let LineSink::Stdout(writer) = &mut self.sink {
                 writer.finish()?;
             }
         }
@@ -179,8 +180,8 @@ impl Log {
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.sink {
-            Sink::Stdout(writer) => writer.write(bytes),
-            Sink::Stderr => {
+            LineSink::Stdout(writer) => writer.write(bytes),
+            LineSink::Stderr => {
                 output::write_talk(bytes);
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! `torc jobs`: lists jobs, shows one with its attempts, and changes single ones.
 
 use super::edit::{self, Edit, EditArgs};
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, JobArg, LATEST, WorkflowOption};
 use super::session::Access;
 use super::{Context, describe, job_steps};
@@ -42,9 +42,9 @@ enum Command {
     /// List what runs now: for how long, where, with how much memory
     Running(Running),
     /// Show one job
-    Get(One),
+    Get(OneJobArgs),
     /// List the attempts of a job
-    Attempts(One),
+    Attempts(OneJobArgs),
     /// Show what the steps of a job did
     Steps(job_steps::Args),
     /// Cancel jobs, and what depends on them
@@ -61,7 +61,7 @@ enum Command {
     Retry(Many),
     Add(super::jobs_add::Args),
     /// Change what the next attempts of jobs get
-    Update(Update),
+    Update(UpdateJobsArgs),
     /// Do something with all jobs that a filter finds
     Act(super::act::Args),
     Classify(super::classify::Args),
@@ -82,7 +82,7 @@ struct List {
     filter: Option<String>,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -97,7 +97,7 @@ struct Running {
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneJobArgs {
     #[command(flatten)]
     job: JobArg,
 }
@@ -113,7 +113,7 @@ struct Many {
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateJobsArgs {
     #[command(flatten)]
     jobs: Many,
 
@@ -227,13 +227,13 @@ impl Running {
 /// Memory of jobs on this machine: the process table knows it while they run.
 struct MemoryHere {
     host: String,
-    processes: Option<torc_fence::procfs::Table>,
+    processes: Option<torc_fence::procfs::ProcessTable>,
 }
 
 impl MemoryHere {
     fn read() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { host, processes: torc_fence::procfs::Table::read().ok() }
+        Self { host, processes: torc_fence::procfs::ProcessTable::read().ok() }
     }
 
     /// Resident memory of an attempt's process group and what descends from it.
@@ -345,7 +345,7 @@ impl Many {
     }
 }
 
-impl Update {
+impl UpdateJobsArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let update = UpdateJob {
             memory: self.memory,

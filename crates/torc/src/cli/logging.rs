@@ -53,15 +53,15 @@ pub fn start(quiet: bool, verbose: u8, format: LogFormat) {
     match format {
         // Colors are for people, not for files.
         LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).compact().init(),
-        LogFormat::Json => log.event_format(Json).init(),
+        LogFormat::Json => log.event_format(JsonLines).init(),
     }
 }
 
 /// One JSON object per line: `timestamp`, `level`, `target`, `message`, the event's own fields, and
 /// `request_id` of what a server says while it answers.
-struct Json;
+struct JsonLines;
 
-impl<S, N> FormatEvent<S, N> for Json
+impl<S, N> FormatEvent<S, N> for JsonLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -67,7 +67,7 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Print what registers the server with an agent
-    Config(Config),
+    Config(ConfigArgs),
     /// List the agents that `--ai-agent` takes
     Agents,
     /// Print what agents are told about failures
@@ -99,7 +99,7 @@ impl Skill {
 }
 
 #[derive(clap::Args, Debug)]
-struct Config {
+struct ConfigArgs {
     /// The agent: `claude`, `codex`, `gemini`, `copilot`, `opencode`, or any other
     agent: String,
 }
@@ -168,7 +168,7 @@ impl Args {
     }
 }
 
-impl Config {
+impl ConfigArgs {
     fn execute(self, context: &Context) -> Result<()> {
         let torc = std::env::current_exe().map_err(Error::io("find", "the program"))?;
         let torc = torc.to_string_lossy();

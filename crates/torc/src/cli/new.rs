@@ -96,12 +96,12 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use torc_spec::{Format, Source};
+    use torc_spec::{Source, SpecFormat};
 
     #[test]
     fn every_example_is_right_and_without_doubt() {
         for kind in Kind::ALL {
-            let parsed = torc_spec::parse(&Source::new(kind.name(), kind.text(), Format::Yaml));
+            let parsed = torc_spec::parse(&Source::new(kind.name(), kind.text(), SpecFormat::Yaml));
             let parsed = parsed.unwrap_or_else(|errors| panic!("{errors}"));
             let checked =
                 parsed.spec.check(Default::default()).unwrap_or_else(|errors| panic!("{errors}"));

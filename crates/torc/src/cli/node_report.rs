@@ -15,7 +15,7 @@ use torc_client::Client;
 #[command(after_help = "\
 The workflow must sample its machines: `resource_monitor: {compute_node: {enabled: true}}` in the spec. Samples are in
 `resource_utilization/nodes_*.jsonl` below the runners' output directory, one JSON object per line.")]
-pub struct Nodes {
+pub struct NodesArgs {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
@@ -27,20 +27,20 @@ pub struct Nodes {
 
 /// One look at one machine, as runners write it.
 #[derive(Deserialize)]
-struct Sample {
+struct NodeSample {
     timestamp_ms: i64,
     workflow_id: i64,
     host: String,
     cpu_percent: Option<f64>,
     num_cpus: i64,
-    memory: Option<Room>,
-    disk: Option<Room>,
+    memory: Option<DiskRoom>,
+    disk: Option<DiskRoom>,
     #[serde(default)]
     gpus: Vec<Gpu>,
 }
 
 #[derive(Deserialize)]
-struct Room {
+struct DiskRoom {
     total_bytes: i64,
     #[serde(default)]
     used_bytes: i64,
@@ -72,7 +72,7 @@ struct Line {
     least_free_disk_bytes: Option<i64>,
 }
 
-impl Nodes {
+impl NodesArgs {
     /// Runs the command.
     pub async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
@@ -81,9 +81,9 @@ impl Nodes {
             Some(dir) => here.join(dir),
             None => workflow.directory.as_ref().map_or(here, PathBuf::from).join("output"),
         };
-        let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+        let mut samples: BTreeMap<String, Vec<NodeSample>> = BTreeMap::new();
         // Workflows may share an output directory.
-        let is_ours = |sample: &Sample| sample.workflow_id == workflow.id.0;
+        let is_ours = |sample: &NodeSample| sample.workflow_id == workflow.id.0;
         for sample in read(&output.join("resource_utilization"))?.into_iter().filter(is_ours) {
             samples.entry(sample.host.clone()).or_default().push(sample);
         }
@@ -103,7 +103,7 @@ impl Nodes {
 }
 
 impl Line {
-    fn of(host: String, samples: &[Sample]) -> Self {
+    fn of(host: String, samples: &[NodeSample]) -> Self {
         let mean = |values: Vec<f64>| {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         };
@@ -137,7 +137,7 @@ impl Line {
     }
 }
 
-fn read(dir: &Path) -> Result<Vec<Sample>> {
+fn read(dir: &Path) -> Result<Vec<NodeSample>> {
     let mut samples = Vec::new();
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(samples) };
     let is_of_nodes = |path: &PathBuf| {
@@ -150,7 +150,7 @@ fn read(dir: &Path) -> Result<Vec<Sample>> {
         for line in BufReader::new(file).lines() {
             let line = line.map_err(Error::io("read", &path))?;
             // The last line may be cut off where a runner was killed.
-            samples.extend(serde_json::from_str::<Sample>(&line).ok());
+            samples.extend(serde_json::from_str::<NodeSample>(&line).ok());
         }
     }
     Ok(samples)

@@ -36,10 +36,10 @@ enum Command {
     /// List who is told of what
     List,
     /// Send a message now, to see that it arrives
-    Test(One),
+    Test(OneNotificationArgs),
     /// End messages
     #[command(visible_alias = "delete")]
-    Remove(One),
+    Remove(OneNotificationArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -78,7 +78,7 @@ struct Add {
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneNotificationArgs {
     /// Its id, as `torc notify list` shows it
     id: i64,
 }

@@ -7,7 +7,7 @@ use torc_model::api::Page;
 
 /// Which part of a list.
 #[derive(clap::Args, Debug)]
-pub struct Paging {
+pub struct PagingArgs {
     /// Show at most this many rows [default: all]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), allow_negative_numbers = true)]
     limit: Option<i64>,
@@ -26,7 +26,7 @@ pub struct Paging {
     reverse: bool,
 }
 
-impl Paging {
+impl PagingArgs {
     /// The order, unless the list has one of its own.
     fn order(&self, query: Query, default: Option<(&str, bool)>) -> Query {
         let (field, is_reversed) = match (&self.sort_by, default) {

@@ -3,7 +3,7 @@
 
 use super::Context;
 use super::edit::{self, Edit, EditArgs};
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST, WorkflowOption};
 use crate::error::Result;
 use crate::output::Table;
@@ -37,7 +37,7 @@ pub struct List {
     pub workflow: String,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 impl List {

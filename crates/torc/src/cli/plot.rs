@@ -63,7 +63,7 @@ struct Resources {
 
 /// One look at one attempt, as runners write it.
 #[derive(Deserialize)]
-struct Sample {
+struct PlotSample {
     timestamp_ms: i64,
     job_id: i64,
     job_name: String,
@@ -93,7 +93,7 @@ impl Resources {
         let jobs: Vec<JobView> =
             client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
         let known: BTreeSet<i64> = jobs.iter().map(|job| job.id.0).collect();
-        let wanted = |sample: &Sample| {
+        let wanted = |sample: &PlotSample| {
             known.contains(&sample.job_id)
                 && (self.job.is_empty() || self.job.contains(&sample.job_name))
         };
@@ -144,7 +144,7 @@ impl Resources {
     }
 }
 
-fn read(dir: &Path) -> Result<Vec<Sample>> {
+fn read(dir: &Path) -> Result<Vec<PlotSample>> {
     let mut samples = Vec::new();
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(samples) };
     for path in entries
@@ -156,7 +156,7 @@ fn read(dir: &Path) -> Result<Vec<Sample>> {
         for line in BufReader::new(file).lines() {
             let line = line.map_err(Error::io("read", &path))?;
             // The last line may be cut off where a runner was killed.
-            samples.extend(serde_json::from_str::<Sample>(&line).ok());
+            samples.extend(serde_json::from_str::<PlotSample>(&line).ok());
         }
     }
     samples.sort_by_key(|sample| sample.timestamp_ms);
@@ -165,7 +165,7 @@ fn read(dir: &Path) -> Result<Vec<Sample>> {
 
 fn render(
     workflow: &WorkflowView,
-    samples: &[Sample],
+    samples: &[PlotSample],
     known: &[AttemptView],
     only_svg: bool,
 ) -> String {
@@ -174,9 +174,9 @@ fn render(
     let begin = starts.chain(samples.first().map(|s| s.timestamp_ms)).min().unwrap_or(0);
     let end = ends.chain(samples.last().map(|s| s.timestamp_ms)).max().unwrap_or(begin);
     let since = |ms: i64| (ms - begin) as f64 / 1000.0;
-    let at = |sample: &Sample| since(sample.timestamp_ms);
+    let at = |sample: &PlotSample| since(sample.timestamp_ms);
     let seconds = since(end);
-    let mut attempts: BTreeMap<(i64, i64, i64), Vec<&Sample>> = BTreeMap::new();
+    let mut attempts: BTreeMap<(i64, i64, i64), Vec<&PlotSample>> = BTreeMap::new();
     for sample in samples {
         attempts.entry((sample.job_id, sample.run_id, sample.attempt_id)).or_default().push(sample);
     }
@@ -265,9 +265,9 @@ fn render(
 
 /// The sum over all attempts that were seen last; one that was not seen for a while has ended.
 fn total(
-    samples: &[Sample],
-    at: &impl Fn(&Sample) -> f64,
-    value: impl Fn(&Sample) -> f64,
+    samples: &[PlotSample],
+    at: &impl Fn(&PlotSample) -> f64,
+    value: impl Fn(&PlotSample) -> f64,
 ) -> Vec<(f64, f64)> {
     let last_seen: HashMap<(i64, i64, i64), i64> =
         samples.iter().map(|s| ((s.job_id, s.run_id, s.attempt_id), s.timestamp_ms)).collect();

@@ -78,7 +78,7 @@ impl Leaving {
 
 /// The runners of this process, by workflow.
 #[derive(Default)]
-struct Runners {
+struct PoolRunners {
     ends: JoinSet<(WorkflowId, std::io::Result<ExitStatus>)>,
     pids: HashMap<WorkflowId, i32>,
     /// To be started when the last one of the same workflow has ended.
@@ -98,7 +98,7 @@ async fn serve(client: &Client, pool: &Pool<'_>) -> Result<Exit> {
     // It asks by itself, also while this process does something else.
     let mut reader = tokio::spawn(read_logs(client.clone(), id));
     let end = pool.options.time_limit.map(|limit| Instant::now() + Duration::from_secs(limit.0));
-    let mut runners = Runners::default();
+    let mut runners = PoolRunners::default();
     let mut idle_since = Instant::now();
     let mut pause = Duration::ZERO;
     // Not dropped while other things happen: an answer that was on its way would be lost.
@@ -259,7 +259,7 @@ fn tell_end(context: &Context, workflow: WorkflowId, status: std::io::Result<Exi
     false
 }
 
-impl Runners {
+impl PoolRunners {
     /// Starts a runner for a workflow, or has one started when its last one is gone.
     fn serve(
         &mut self,

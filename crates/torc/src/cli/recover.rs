@@ -103,7 +103,7 @@ pub fn factor(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// What a call of recovery came to.
-pub enum Outcome {
+pub enum RecoverOutcome {
     /// The server's answer.
     Done(Box<RecoverView>),
     /// The hook failed; nothing was recovered.
@@ -161,8 +161,8 @@ impl Args {
                 .recover(context, client, workflow.id, self.dry_run, None, shapes)
                 .await
             {
-                Ok(Outcome::Done(view)) => view,
-                Ok(Outcome::HookFailed(message)) => {
+                Ok(RecoverOutcome::Done(view)) => view,
+                Ok(RecoverOutcome::HookFailed(message)) => {
                     context.output.warn(message);
                     return Ok(Exit::JobsFailed);
                 }
@@ -227,13 +227,13 @@ impl Args {
         context: &Context,
         client: &Client,
         workflow: &WorkflowView,
-    ) -> Result<ai::Judged> {
+    ) -> Result<ai::AgentOutcome> {
         if !self.ai.ai_recovery {
-            return Ok(ai::Judged::default());
+            return Ok(ai::AgentOutcome::default());
         }
         if self.dry_run {
             context.output.talk("a dry run does not ask the agent");
-            return Ok(ai::Judged::default());
+            return Ok(ai::AgentOutcome::default());
         }
         let judged = self.ai.judge(client, workflow, self.options.no_memory).await?;
         for line in &judged.lines {
@@ -306,7 +306,7 @@ impl Options {
         dry_run: bool,
         max_rounds: Option<i64>,
         shapes: Vec<NodeShape>,
-    ) -> Result<Outcome> {
+    ) -> Result<RecoverOutcome> {
         let mut request = RecoverRequest {
             dry_run,
             memory_multiplier: self.memory_multiplier,
@@ -338,12 +338,12 @@ impl Options {
                         escape::line(hook)
                     ));
                     if let Some(failed) = run_hook(hook, client, id).await? {
-                        return Ok(Outcome::HookFailed(failed));
+                        return Ok(RecoverOutcome::HookFailed(failed));
                     }
                 }
             }
         }
-        Ok(Outcome::Done(Box::new(client.recover(id, &request).await?)))
+        Ok(RecoverOutcome::Done(Box::new(client.recover(id, &request).await?)))
     }
 }
 

@@ -6,7 +6,7 @@
 use super::Context;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::timeline::Timeline;
+use super::timeline::TextTimeline;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::chart::escape;
@@ -81,7 +81,7 @@ struct Run {
     failures: Vec<FailureGroup>,
     resources: Vec<FamilyResources>,
     jobs: Vec<JobView>,
-    timeline: Timeline,
+    timeline: TextTimeline,
     graph: Value,
     critical_path: Value,
     spec: Value,
@@ -100,7 +100,7 @@ impl Run {
             failures: failures.items,
             resources: resources.items,
             jobs: client.list_all("/jobs", &query).await?,
-            timeline: Timeline::fetch(client, id).await?,
+            timeline: TextTimeline::fetch(client, id).await?,
             graph: client.get(&at("graph")).await?,
             critical_path: client.get(&at("critical_path")).await?,
             spec: client.get(&at("spec")).await?,

@@ -39,11 +39,11 @@ enum Command {
     /// What failed and why, grouped by cause and message
     Summary(SummaryArgs),
     /// Resource usage compared with what was requested, with suggestions
-    Resources(Resources),
+    Resources(ResourcesArgs),
     /// Give jobs what their earlier attempts used, with room to spare
     Correct(correct::Correct),
     /// Use of CPUs, memory, GPUs and disk of each machine as a whole
-    Nodes(super::node_report::Nodes),
+    Nodes(super::node_report::NodesArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -58,7 +58,7 @@ struct SummaryArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct Resources {
+struct ResourcesArgs {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
@@ -283,7 +283,7 @@ fn template(message: &str) -> String {
     out
 }
 
-impl Resources {
+impl ResourcesArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
         let jobs: Vec<JobView> =

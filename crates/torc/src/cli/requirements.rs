@@ -35,15 +35,15 @@ enum Command {
     /// Show one of them
     Get(One),
     /// Add one to the spec
-    Create(Create),
+    Create(CreateRequirementsArgs),
     /// Change one, for all jobs that use it
-    Update(Update),
+    Update(UpdateRequirementsArgs),
     /// Take one out of the spec; refused while jobs name it
     Delete(Delete),
 }
 
 #[derive(clap::Args, Debug)]
-struct Needs {
+struct NeedsArgs {
     /// CPUs of a job
     #[arg(long, visible_alias = "cpus", value_name = "N")]
     num_cpus: Option<u32>,
@@ -65,7 +65,7 @@ struct Needs {
     runtime: Option<Runtime>,
 }
 
-impl Needs {
+impl NeedsArgs {
     fn write(&self, entry: &mut Map<String, Value>) -> bool {
         let mut is_changed = edit::set(entry, "num_cpus", self.num_cpus);
         is_changed |= edit::set(entry, "num_gpus", self.num_gpus);
@@ -76,19 +76,19 @@ impl Needs {
 }
 
 #[derive(clap::Args, Debug)]
-struct Create {
+struct CreateRequirementsArgs {
     #[command(flatten)]
     new: New,
 
     #[command(flatten)]
-    needs: Needs,
+    needs: NeedsArgs,
 
     #[command(flatten)]
     how: EditArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateRequirementsArgs {
     #[command(flatten)]
     one: One,
 
@@ -97,7 +97,7 @@ struct Update {
     name: Option<String>,
 
     #[command(flatten)]
-    needs: Needs,
+    needs: NeedsArgs,
 
     #[command(flatten)]
     how: EditArgs,
@@ -110,7 +110,7 @@ impl Args {
             match self.command {
                 Command::List(args) => args.execute::<RequirementsView>(context, client).await?,
                 Command::Get(args) => args.execute::<RequirementsView>(context, client).await?,
-                Command::Create(Create { new, needs, how }) => {
+                Command::Create(CreateRequirementsArgs { new, needs, how }) => {
                     let write = |entry: &mut _| _ = needs.write(entry);
                     new.execute::<RequirementsView>(context, client, how, write).await?;
                 }
@@ -151,7 +151,7 @@ impl Part for RequirementsView {
     }
 }
 
-impl Update {
+impl UpdateRequirementsArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let (found, mut edit) = self.one.edit::<RequirementsView>(context, client).await?;
         let entry = edit.entry(RequirementsView::LIST, &found.name)?;

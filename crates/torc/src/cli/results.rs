@@ -1,7 +1,7 @@
 //! `torc results`: how attempts ended and what they used.
 
 use super::Context;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::Result;
@@ -73,7 +73,7 @@ struct List {
     filter: Option<String>,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 impl Args {

@@ -110,7 +110,7 @@ impl RunOptions {
 }
 
 /// What to run.
-enum Work {
+enum RunWork {
     Spec(Box<Checked>),
     Workflow(String),
 }
@@ -119,7 +119,7 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         let work = self.work(context)?;
-        if let Work::Workflow(_) = work {
+        if let RunWork::Workflow(_) = work {
             let spec_only = [
                 ("--new", self.new),
                 ("--rerun", !self.rerun.is_empty()),
@@ -134,9 +134,9 @@ impl Args {
             }
         }
         match work {
-            Work::Spec(checked) if self.new => run_new(context, &checked, &self.options, None),
-            Work::Spec(checked) => self.run_spec(context, &checked),
-            Work::Workflow(name) => run_workflow(context, &name, &self.options),
+            RunWork::Spec(checked) if self.new => run_new(context, &checked, &self.options, None),
+            RunWork::Spec(checked) => self.run_spec(context, &checked),
+            RunWork::Workflow(name) => run_workflow(context, &name, &self.options),
         }
     }
 
@@ -230,16 +230,16 @@ impl Args {
 
     /// A number or `latest` is a workflow; anything else is a file if there is one, or looks like
     /// one.
-    fn work(&self, context: &Context) -> Result<Work> {
+    fn work(&self, context: &Context) -> Result<RunWork> {
         let path = Path::new(&self.work);
         let is_reference = self.work == references::LATEST || self.work.parse::<i64>().is_ok();
         let looks_like_a_file = self.work == "-"
             || self.work.contains('/')
-            || torc_spec::Format::from_path(path).is_some();
+            || torc_spec::SpecFormat::from_path(path).is_some();
         if !is_reference && (looks_like_a_file || path.exists()) {
-            return spec::load(context, path).map(|checked| Work::Spec(Box::new(checked)));
+            return spec::load(context, path).map(|checked| RunWork::Spec(Box::new(checked)));
         }
-        Ok(Work::Workflow(self.work.clone()))
+        Ok(RunWork::Workflow(self.work.clone()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `torc runners`: which machines work, since when, and what they have.
 
 use super::Context;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::Result;
@@ -47,11 +47,11 @@ enum Command {
     /// Let runners leave as soon as they hold no job
     Remove(These),
     /// Give no work to a machine, or give it work again
-    Quarantine(Quarantine),
+    Quarantine(QuarantineArgs),
     /// List pool runners
     Pool(PoolList),
     /// Set how much of the pool runners a user gets beside others, or list what was set
-    Share(Share),
+    Share(ShareArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -61,14 +61,14 @@ struct PoolList {
     all: bool,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Users get equal shares of the CPU time of pool runners while they have work. One with weight 2 gets twice as much
 as one with 1, which is the weight of all that were given none.")]
-struct Share {
+struct ShareArgs {
     /// Owner of workflows
     #[arg(requires = "weight")]
     user: Option<String>,
@@ -78,7 +78,7 @@ struct Share {
 }
 
 #[derive(clap::Args, Debug)]
-struct Quarantine {
+struct QuarantineArgs {
     /// The machine, as `torc runners list` names it
     host: String,
 
@@ -152,7 +152,7 @@ struct List {
     all: bool,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 impl Args {
@@ -174,7 +174,7 @@ impl Args {
     }
 }
 
-impl Quarantine {
+impl QuarantineArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
         let request = QuarantineRequest {
@@ -225,7 +225,7 @@ impl PoolList {
     }
 }
 
-impl Share {
+impl ShareArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let Some((user, weight)) = self.user.zip(self.weight) else {
             let page: Page<ShareView> = client.get("/server/shares").await?;

@@ -34,14 +34,14 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Run a server until it is told to stop
-    Run(Run),
+    Run(RunServerArgs),
     Install(super::install::Args),
     /// Copy the database, also while a server uses it
     Backup(Backup),
     /// Check the database, and repair it
     Doctor(Doctor),
     /// Print the token of the server
-    Token(Token),
+    Token(TokenArgs),
     /// Show how much room the database and the files of each workflow take
     Usage,
     /// Show who changed what, the newest first
@@ -53,7 +53,7 @@ Writes the database anew. It takes as much room again for a while, and requests 
 }
 
 #[derive(clap::Args, Debug)]
-struct Run {
+struct RunServerArgs {
     /// Name or address to listen on [default: this machine only]
     #[arg(short = 'H', long)]
     host: Option<String>,
@@ -147,7 +147,7 @@ struct Doctor {
 }
 
 #[derive(clap::Args, Debug)]
-struct Token {}
+struct TokenArgs {}
 
 #[derive(clap::Args, Debug)]
 struct Audit {
@@ -217,7 +217,7 @@ impl Args {
     }
 }
 
-impl Run {
+impl RunServerArgs {
     fn execute(self, context: &Context) -> Result<Exit> {
         let state_dir = match self.state_dir {
             Some(dir) => dir,

@@ -2,7 +2,7 @@
 //! one of its own.
 
 use super::{Context, Locator};
-use crate::embedded::{self, Embedded, Owner, Purpose};
+use crate::embedded::{self, Embedded, Purpose, StateOwner};
 use crate::error::{Error, Result};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Session {
         if is_state(&dir) && !has_database(&dir) {
             // Its server has the database elsewhere; one of our own would make an empty one here.
             return match embedded::find_other(&dir).await {
-                Some(Owner::Other { client, is_run }) => {
+                Some(StateOwner::Other { client, is_run }) => {
                     Ok(Self { client, dir: None, is_shared: is_run, embedded: Own::default() })
                 }
                 _ => Err(no_answer(&dir)),
@@ -65,12 +65,12 @@ impl Session {
         }
         let own = Own::default();
         match Embedded::start(&dir, purpose).await? {
-            Owner::Us(embedded) => {
+            StateOwner::Us(embedded) => {
                 let client = embedded.client()?;
                 *own.lock().await = Some(embedded);
                 Ok(Self { client, dir: None, is_shared: false, embedded: own })
             }
-            Owner::Other { client, is_run } => {
+            StateOwner::Other { client, is_run } => {
                 // A command that runs jobs takes the place of the server instead, for all its
                 // clients. A `torc server run` that ends is to start again itself, and must find
                 // its state free.
@@ -103,13 +103,13 @@ impl Session {
         let port =
             self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         match Embedded::start(&dir, Purpose::Run { port }).await {
-            Ok(Owner::Us(embedded)) => {
+            Ok(StateOwner::Us(embedded)) => {
                 *self.embedded.lock().await = Some(embedded);
                 self.dir = None;
                 self.is_shared = false;
             }
             // Another process serves it, or none can now; the runner keeps trying either way.
-            Ok(Owner::Other { .. }) | Err(_) => {}
+            Ok(StateOwner::Other { .. }) | Err(_) => {}
         }
     }
 
@@ -128,12 +128,12 @@ fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
         let (dir, own) = (dir.clone(), own.clone());
         async move {
             match Embedded::start(&dir, Purpose::Look).await {
-                Ok(Owner::Us(embedded)) => {
+                Ok(StateOwner::Us(embedded)) => {
                     let client = embedded.client().ok();
                     *own.lock().await = Some(embedded);
                     client
                 }
-                Ok(Owner::Other { client, .. }) => Some(client),
+                Ok(StateOwner::Other { client, .. }) => Some(client),
                 // The error that the command has met says as much.
                 Err(_) => None,
             }

@@ -26,11 +26,11 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Run the handler of one step as if the step had failed
-    Test(Test),
+    Test(TestArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct Test {
+struct TestArgs {
     /// Spec file
     spec: PathBuf,
 
@@ -64,7 +64,7 @@ impl Args {
     }
 }
 
-impl Test {
+impl TestArgs {
     fn execute(self, context: &Context) -> Result<Exit> {
         let wrong = |errors: torc_spec::Diagnostics| Error::Spec {
             rendered: errors.render(console::colors_enabled_stderr()),

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use torc_batch::{Allocator, BatchSystem as _, Sent};
+use torc_batch::{Allocator, BatchSystem as _, SentAllocation};
 use torc_client::Client;
 use torc_model::event::EventKind;
 use torc_model::plan::{ActionKind, Plan};
@@ -220,7 +220,7 @@ async fn stop_in_vain(context: &Context, client: &Client, mut server: Child) -> 
 
 /// Names and Slurm jobs of allocations that we did not send ourselves.
 fn sent_by_others<'a>(
-    sent: &[Sent],
+    sent: &[SentAllocation],
     allocations: &'a [AllocationView],
 ) -> BTreeMap<&'a str, &'a str> {
     let others = allocations.iter().filter(|a| !sent.iter().any(|s| s.name == a.name));

@@ -8,27 +8,27 @@ use torc_model::status::AttemptState;
 
 /// One attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bar {
+pub struct AttemptBar {
     pub job: i64,
     pub start_ms: i64,
     /// None while it runs.
     pub end_ms: Option<i64>,
     pub wait_ms: i64,
-    /// Index into [`Timeline::runners`].
+    /// Index into [`TextTimeline::runners`].
     pub runner: usize,
     pub family: usize,
     pub state: AttemptState,
 }
 
 /// Attempts that have started, in the order of their creation.
-pub struct Timeline {
-    pub bars: Vec<Bar>,
+pub struct TextTimeline {
+    pub bars: Vec<AttemptBar>,
     pub runners: Vec<Value>,
     /// As the server sent it.
     pub bytes: Vec<u8>,
 }
 
-impl Timeline {
+impl TextTimeline {
     /// Asks the server; the newest 300,000 attempts at most.
     pub async fn fetch(client: &Client, id: WorkflowId) -> Result<Self> {
         let bytes = client.get_bytes(&format!("/workflows/{id}/timeline")).await?.to_vec();
@@ -49,7 +49,7 @@ impl Timeline {
         for row in 0..count {
             let (length, meta) = (column(2, row)?, column(4, row)?);
             let start_ms = base + i64::from(column(1, row)?);
-            bars.push(Bar {
+            bars.push(AttemptBar {
                 job: column(0, row)?.into(),
                 start_ms,
                 end_ms: (length != u32::MAX).then(|| start_ms + i64::from(length)),
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn bars_of_one_slot_never_overlap() {
-        let bar = |start_ms, end_ms| Bar {
+        let bar = |start_ms, end_ms| AttemptBar {
             job: 1,
             start_ms,
             end_ms,
@@ -101,13 +101,13 @@ mod tests {
             state: AttemptState::Completed,
         };
         let bars = vec![bar(0, Some(10)), bar(5, Some(20)), bar(10, None), bar(20, Some(30))];
-        let timeline = Timeline { bars, runners: vec![Value::Null], bytes: Vec::new() };
+        let timeline = TextTimeline { bars, runners: vec![Value::Null], bytes: Vec::new() };
         assert_eq!(timeline.slots(), [0, 1, 0, 1]);
     }
 
     #[test]
     fn what_is_cut_off_is_refused() {
-        assert!(Timeline::read(b"TTL1".to_vec()).is_none());
-        assert!(Timeline::read(Vec::new()).is_none());
+        assert!(TextTimeline::read(b"TTL1".to_vec()).is_none());
+        assert!(TextTimeline::read(Vec::new()).is_none());
     }
 }

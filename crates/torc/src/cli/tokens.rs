@@ -29,17 +29,17 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Make a token; its secret goes to standard output
-    Create(Create),
+    Create(CreateTokenArgs),
     /// List the tokens, without their secrets
     List,
     /// Give a token another secret
-    Rotate(One),
+    Rotate(OneTokenArgs),
     /// End a token
-    Revoke(One),
+    Revoke(OneTokenArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct Create {
+struct CreateTokenArgs {
     /// Who it is for; workflows that are created with it belong to them
     #[arg(long)]
     user: String,
@@ -66,7 +66,7 @@ struct Create {
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneTokenArgs {
     /// The token's id, as `torc tokens list` shows it
     id: i64,
 }
@@ -103,7 +103,7 @@ impl Args {
     }
 }
 
-impl Create {
+impl CreateTokenArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow_id = match &self.workflow {
             Some(text) => Some(references::workflow(client, text).await?.id),

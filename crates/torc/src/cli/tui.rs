@@ -152,7 +152,7 @@ pub fn run_with_screens(
                 false => other_runner_here(&client, &workflow).await?,
             };
             let Some(runner) = runner else {
-                let end = drive::End::default();
+                let end = drive::RunEnd::default();
                 return drive::finish(context, &client, &workflow, &status, end).await;
             };
             let (options, force) = (&options.runner, options.force);

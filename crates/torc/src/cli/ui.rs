@@ -58,11 +58,11 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List the sessions of the page, or end one
-    Sessions(Sessions),
+    Sessions(SessionsArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct Sessions {
+struct SessionsArgs {
     /// End this session
     #[arg(long, value_name = "ID")]
     revoke: Option<i64>,
@@ -150,7 +150,7 @@ fn open_browser(url: &str) -> bool {
     })
 }
 
-impl Sessions {
+impl SessionsArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         if let Some(id) = self.revoke {
             let _: serde_json::Value = client.delete(&format!("/ui_sessions/{id}")).await?;

@@ -1,7 +1,7 @@
 //! `torc user-data`: the JSON values that jobs hand to each other. Works from inside a job.
 
 use super::Context;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST, WorkflowOption};
 use super::session::Access;
 use crate::error::{Error, Result};
@@ -32,9 +32,9 @@ enum Command {
     /// List the values of a workflow
     List(List),
     /// Print one value as JSON
-    Get(One),
+    Get(OneUserDataArgs),
     /// Set one value
-    Update(Update),
+    Update(UpdateUserDataArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -44,11 +44,11 @@ struct List {
     workflow: String,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneUserDataArgs {
     /// Name of the value
     name: String,
 
@@ -57,9 +57,9 @@ struct One {
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateUserDataArgs {
     #[command(flatten)]
-    one: One,
+    one: OneUserDataArgs,
 
     /// JSON, @FILE, or `-` for standard input
     #[arg(value_name = "JSON", required_unless_present = "string", allow_hyphen_values = true)]
@@ -123,7 +123,7 @@ impl List {
     }
 }
 
-impl One {
+impl OneUserDataArgs {
     async fn find(&self, client: &Client) -> Result<UserDataView> {
         let workflow = self.workflow.find(client).await?;
         let query = Query::new().add("workflow_id", workflow.id);
@@ -147,7 +147,7 @@ impl One {
     }
 }
 
-impl Update {
+impl UpdateUserDataArgs {
     fn value(&self) -> Result<Value> {
         if let Some(text) = &self.string {
             return Ok(Value::String(text.clone()));

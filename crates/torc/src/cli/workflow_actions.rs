@@ -12,14 +12,14 @@ use torc_model::api::{ActionView, WorkflowView};
 
 /// What `list-actions` takes.
 #[derive(clap::Args, Debug)]
-pub struct List {
+pub struct ListActionsArgs {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneActionArgs {
     /// Workflow: its id, its name, or `latest`
     workflow: String,
 
@@ -29,9 +29,9 @@ struct One {
 
 /// What `update-action` takes.
 #[derive(clap::Args, Debug)]
-pub struct Update {
+pub struct UpdateActionArgs {
     #[command(flatten)]
-    one: One,
+    one: OneActionArgs,
 
     /// Another Slurm scheduler, by name
     #[arg(long, value_name = "NAME")]
@@ -63,9 +63,9 @@ pub struct Update {
 
 /// What `delete-action` takes.
 #[derive(clap::Args, Debug)]
-pub struct Delete {
+pub struct DeleteActionArgs {
     #[command(flatten)]
-    one: One,
+    one: OneActionArgs,
 
     /// Accepted for Torc 1.0.0: nothing is asked
     #[arg(long, hide = true, alias = "no-prompts")]
@@ -79,7 +79,7 @@ fn object(text: &str) -> std::result::Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
-impl List {
+impl ListActionsArgs {
     /// Runs the command.
     pub async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
@@ -120,7 +120,7 @@ fn describe(what: &Value) -> String {
     }
 }
 
-impl One {
+impl OneActionArgs {
     /// The change begun, and the place of the action in the spec's list.
     async fn begin<'a>(
         &self,
@@ -181,7 +181,7 @@ fn says(entry: &Value, action: &ActionView) -> bool {
         }
 }
 
-impl Update {
+impl UpdateActionArgs {
     /// Runs the command.
     pub async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let (mut edit, place) = self.one.begin(context, client).await?;
@@ -202,7 +202,7 @@ impl Update {
     }
 }
 
-impl Delete {
+impl DeleteActionArgs {
     /// Runs the command.
     pub async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let (mut edit, place) = self.one.begin(context, client).await?;

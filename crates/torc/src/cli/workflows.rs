@@ -3,7 +3,7 @@
 use super::apply::Apply;
 use super::current_spec::Changes;
 use super::drive::count;
-use super::paging::Paging;
+use super::paging::PagingArgs;
 use super::references::{self, LATEST};
 use super::session::Access;
 use super::{Context, cancel, create, describe, full_export, workflow_actions};
@@ -49,11 +49,11 @@ enum Command {
     /// List workflows, newest first
     List(List),
     /// Show one workflow
-    Get(One),
+    Get(OneWorkflowArgs),
     /// Create a workflow from a spec (the same as `torc create`)
     Create(create::Args),
     /// Delete workflows with everything in them
-    Delete(Delete),
+    Delete(DeleteArgs),
     /// Delete workflows that ended long ago
     Prune(Prune),
     /// Hide workflows from lists, or show them again
@@ -63,19 +63,19 @@ enum Command {
     /// Start the next run with what changed: inputs, definitions, missing outputs
     Reinitialize(Reinitialize),
     /// Show the revisions of a workflow: who applied what, and when
-    History(History),
+    History(HistoryArgs),
     /// Let jobs run again: all, the failed ones, or named ones with what follows them
     ResetStatus(Reset),
     /// Change the name, the description, the project, the metadata or the owner
-    Update(Update),
+    Update(UpdateWorkflowArgs),
     /// Tell whether every job has ended: exit code 0 if so, 1 if not
-    IsComplete(One),
+    IsComplete(OneWorkflowArgs),
     /// List what the workflow does at its triggers
-    ListActions(workflow_actions::List),
+    ListActions(workflow_actions::ListActionsArgs),
     /// Change an action of the spec
-    UpdateAction(workflow_actions::Update),
+    UpdateAction(workflow_actions::UpdateActionArgs),
     /// Take an action out of the spec
-    DeleteAction(workflow_actions::Delete),
+    DeleteAction(workflow_actions::DeleteActionArgs),
     /// Find jobs whose runner is gone, and end their attempts
     SyncStatus(SyncStatus),
     /// Write a workflow as a spec file, or with its past
@@ -92,18 +92,18 @@ struct List {
     include_archived: bool,
 
     #[command(flatten)]
-    paging: Paging,
+    paging: PagingArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct One {
+struct OneWorkflowArgs {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
 }
 
 #[derive(clap::Args, Debug)]
-struct Delete {
+struct DeleteArgs {
     /// Workflows: their ids or names
     #[arg(required = true, value_name = "WORKFLOW")]
     workflows: Vec<String>,
@@ -157,9 +157,9 @@ pub fn age(text: &str) -> std::result::Result<i64, String> {
 }
 
 #[derive(clap::Args, Debug)]
-struct Update {
+struct UpdateWorkflowArgs {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Name
     #[arg(short, long)]
@@ -204,7 +204,7 @@ struct Archive {
 #[derive(clap::Args, Debug)]
 struct Initialize {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Go on although input files are missing
     #[arg(long)]
@@ -214,7 +214,7 @@ struct Initialize {
 #[derive(clap::Args, Debug)]
 struct Reinitialize {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Only list the jobs that would run again, and why
     #[arg(long)]
@@ -239,15 +239,15 @@ struct Reinitialize {
 }
 
 #[derive(clap::Args, Debug)]
-struct History {
+struct HistoryArgs {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 }
 
 #[derive(clap::Args, Debug)]
 struct Reset {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Only jobs that ended badly, and what follows them
     #[arg(long, conflicts_with = "job")]
@@ -269,7 +269,7 @@ struct Reset {
 #[derive(clap::Args, Debug)]
 struct SyncStatus {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Only list what would change
     #[arg(long)]
@@ -279,7 +279,7 @@ struct SyncStatus {
 #[derive(clap::Args, Debug)]
 struct Export {
     #[command(flatten)]
-    one: One,
+    one: OneWorkflowArgs,
 
     /// Write to this file instead of standard output; its extension tells the format
     #[arg(short, long, value_name = "FILE")]
@@ -295,11 +295,12 @@ struct Export {
 
     /// Format: yaml, json, json5 or kdl
     #[arg(long = "as", value_name = "FORMAT", value_parser = spec_format)]
-    written_as: Option<torc_spec::Format>,
+    written_as: Option<torc_spec::SpecFormat>,
 }
 
-fn spec_format(name: &str) -> std::result::Result<torc_spec::Format, String> {
-    torc_spec::Format::parse(name).ok_or_else(|| "the formats are yaml, json, json5 and kdl".into())
+fn spec_format(name: &str) -> std::result::Result<torc_spec::SpecFormat, String> {
+    torc_spec::SpecFormat::parse(name)
+        .ok_or_else(|| "the formats are yaml, json, json5 and kdl".into())
 }
 
 impl Args {
@@ -361,7 +362,7 @@ impl Command {
     }
 }
 
-impl One {
+impl OneWorkflowArgs {
     async fn find(&self, client: &Client) -> Result<WorkflowView> {
         references::workflow(client, &self.workflow).await
     }
@@ -382,7 +383,7 @@ impl List {
     }
 }
 
-impl Delete {
+impl DeleteArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let mut workflows = Vec::new();
         for name in &self.workflows {
@@ -483,7 +484,7 @@ fn print_pruned(context: &Context, view: &PruneView) -> Result<()> {
     Ok(())
 }
 
-impl Update {
+impl UpdateWorkflowArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let update = UpdateWorkflow {
             name: self.name,
@@ -615,7 +616,7 @@ impl Reinitialize {
     }
 }
 
-impl History {
+impl HistoryArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
         let revisions = client.list_revisions(workflow.id).await?;
@@ -689,7 +690,7 @@ impl Export {
                 "changes to {jobs} ({first} first) were not exported: the spec has one entry for several jobs"
             ));
         }
-        let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
+        let by_name = self.output.as_deref().and_then(torc_spec::SpecFormat::from_path);
         if let (None, None, Some(path)) = (by_name, self.written_as, &self.output)
             && path.extension().is_some()
         {
@@ -698,7 +699,7 @@ impl Export {
                 "end it with .yaml, .json, .json5 or .kdl, or name the format with `--as`",
             ));
         }
-        let format = self.written_as.or(by_name).unwrap_or(torc_spec::Format::Json);
+        let format = self.written_as.or(by_name).unwrap_or(torc_spec::SpecFormat::Json);
         let text = match torc_spec::Spec::from_value(spec) {
             Ok(parsed) => parsed.spec.write(format),
             Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),

@@ -53,7 +53,7 @@ impl Layer {
 
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Which.
     pub file: PathBuf,
     /// Where in it, from 1; 0: the file as a whole.
@@ -64,7 +64,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file.display(), self.message),
@@ -87,24 +87,24 @@ pub struct Set {
 
 /// What the files say.
 #[derive(Default, Debug)]
-pub struct Config {
+pub struct ConfigFiles {
     /// By the key of the setting.
     pub set: BTreeMap<&'static str, Set>,
     /// What is wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// What was passed over.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
 
 /// The configuration of this process, read once.
-pub fn get() -> &'static Config {
-    static CONFIG: OnceLock<Config> = OnceLock::new();
-    CONFIG.get_or_init(Config::load)
+pub fn get() -> &'static ConfigFiles {
+    static CONFIG: OnceLock<ConfigFiles> = OnceLock::new();
+    CONFIG.get_or_init(ConfigFiles::load)
 }
 
-impl Config {
+impl ConfigFiles {
     fn load() -> Self {
         let mut config = Self::default();
         for layer in Layer::ALL {
@@ -126,7 +126,7 @@ impl Config {
     }
 
     fn problem(&mut self, file: &Path, line: usize, message: String, hint: Option<String>) {
-        self.problems.push(Problem { file: file.into(), line, message, hint });
+        self.problems.push(ConfigProblem { file: file.into(), line, message, hint });
     }
 
     fn read(&mut self, path: &Path, layer: Option<Layer>) {
@@ -137,7 +137,7 @@ impl Config {
                 let message = format!("cannot use it: {error}");
                 // Another user may put a file where we work, as in `/tmp`: that must not stop us.
                 let is_foreign = torc_fs::distrust(&error).is_some();
-                let problem = Problem { file: path.into(), line: 0, message, hint: None };
+                let problem = ConfigProblem { file: path.into(), line: 0, message, hint: None };
                 match layer {
                     Some(Layer::Project) if is_foreign => self.warnings.push(problem),
                     _ => self.problems.push(problem),
@@ -358,8 +358,8 @@ pub fn template() -> String {
 mod tests {
     use super::*;
 
-    fn take(text: &str) -> Config {
-        let mut config = Config::default();
+    fn take(text: &str) -> ConfigFiles {
+        let mut config = ConfigFiles::default();
         config.take(Path::new("/etc/torc/config.toml"), Some(Layer::System), text);
         config
     }
@@ -431,12 +431,12 @@ mod tests {
         assert!(!config.set.contains_key("client.token_file"));
         assert_eq!(config.set["client.format"].values, ["json"]);
         for odd in ["/home/me/.torc/token", "../token", "~/token"] {
-            let mut config = Config::default();
+            let mut config = ConfigFiles::default();
             let text = format!("[client]\nurl = \"http://evil\"\ntoken_file = \"{odd}\"\n");
             config.take(Path::new("torc.toml"), Some(Layer::Project), &text);
             assert_eq!(config.problems.len(), 1, "{odd}");
         }
-        let mut config = Config::default();
+        let mut config = ConfigFiles::default();
         config.take(Path::new("torc.toml"), Some(Layer::Project), "[client]\ntoken_file = \"t\"\n");
         assert_eq!(config.problems, []);
     }

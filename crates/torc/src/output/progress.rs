@@ -18,15 +18,15 @@ const BAR: usize = 30;
 const STEP: i64 = 10;
 
 /// The display of one run.
-pub struct Progress {
+pub struct ProgressDisplay {
     output: Output,
     begin: Instant,
     /// Jobs that were done before this run of the program.
     done_before: i64,
-    view: View,
+    view: ProgressView,
 }
 
-enum View {
+enum ProgressView {
     /// A live line on a terminal.
     Bar {
         line: LiveLine,
@@ -42,15 +42,15 @@ enum View {
     Silent,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Begins the display that fits the place.
     pub fn begin(output: Output, status: &StatusView) -> Self {
         let view = if output.quiet {
-            View::Silent
+            ProgressView::Silent
         } else if is_live_terminal() {
             live_view()
         } else {
-            View::Lines { step: percent(status) / STEP }
+            ProgressView::Lines { step: percent(status) / STEP }
         };
         let mut progress = Self { output, begin: Instant::now(), done_before: done(status), view };
         progress.update(status);
@@ -59,19 +59,19 @@ impl Progress {
 
     /// The live line is there, so that names of running jobs are worth asking for.
     pub fn is_live(&self) -> bool {
-        matches!(self.view, View::Bar { .. })
+        matches!(self.view, ProgressView::Bar { .. })
     }
 
     /// Shows these counts.
     pub fn update(&mut self, status: &StatusView) {
         let rest = self.estimate(status);
         match &mut self.view {
-            View::Bar { live, .. } => {
+            ProgressView::Bar { live, .. } => {
                 let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
                 live.set_counts(status, done(status));
                 live.left = rest.map(|left| (left, Instant::now()));
             }
-            View::Lines { step } => {
+            ProgressView::Lines { step } => {
                 let reached = percent(status) / STEP;
                 if reached > *step && !status.is_complete {
                     *step = reached;
@@ -87,13 +87,13 @@ impl Progress {
                     ));
                 }
             }
-            View::Silent => {}
+            ProgressView::Silent => {}
         }
     }
 
     /// Names jobs that run, the longest first, with the time since when.
     pub fn name_running(&self, jobs: Vec<(String, Instant)>) {
-        if let View::Bar { live, .. } = &self.view {
+        if let ProgressView::Bar { live, .. } = &self.view {
             live.lock().unwrap_or_else(PoisonError::into_inner).longest = jobs;
         }
     }
@@ -111,14 +111,14 @@ impl Progress {
     /// Takes the live line away while something else is written.
     pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.view {
-            View::Bar { line, .. } => line.suspend(write),
-            View::Lines { .. } | View::Silent => write(),
+            ProgressView::Bar { line, .. } => line.suspend(write),
+            ProgressView::Lines { .. } | ProgressView::Silent => write(),
         }
     }
 
     /// Takes the live display away.
     pub fn end(&self) {
-        if let View::Bar { line, .. } = &self.view {
+        if let ProgressView::Bar { line, .. } = &self.view {
             line.end();
         }
     }
@@ -141,14 +141,14 @@ fn is_live_terminal() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-fn live_view() -> View {
+fn live_view() -> ProgressView {
     let live = Arc::new(Mutex::new(Live::default()));
     let drawn = live.clone();
     let line = LiveLine::begin(move |elapsed, width| {
         let live = drawn.lock().unwrap_or_else(PoisonError::into_inner);
         live::line(&live, elapsed, width)
     });
-    View::Bar { line, live }
+    ProgressView::Bar { line, live }
 }
 
 fn running_and_failed(status: &StatusView) -> String {

@@ -3,7 +3,7 @@
 
 use crate::support::Test;
 use std::path::{Path, PathBuf};
-use torc_spec::{Format, Source};
+use torc_spec::{Source, SpecFormat};
 
 /// The root of the repository.
 fn root() -> PathBuf {
@@ -14,7 +14,7 @@ fn examples() -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
-        entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
+        entries.filter(|path| SpecFormat::from_path(path) == Some(SpecFormat::Yaml)).collect();
     files.sort();
     files
 }
@@ -46,7 +46,7 @@ fn every_example_runs() {
         let test = Test::new();
         for beside in std::fs::read_dir(root().join("examples")).unwrap() {
             let beside = beside.unwrap().path();
-            if beside.is_file() && Format::from_path(&beside).is_none() {
+            if beside.is_file() && SpecFormat::from_path(&beside).is_none() {
                 std::fs::copy(&beside, test.path(beside.file_name().unwrap().to_str().unwrap()))
                     .unwrap();
             }
@@ -87,7 +87,7 @@ fn what_is_exported_is_the_workflow_that_was_created() {
             .as_i64()
             .or(created["workflow_id"].as_i64())
             .unwrap_or_else(|| panic!("{created}"));
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             let text = test
                 .torc(["workflows", "export", &id.to_string(), "--as", format.extension()])
                 .success()
@@ -111,14 +111,14 @@ fn every_workflow_in_the_documents_is_right() {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         for block in crate::docs::blocks(&text) {
-            let Some(format) = Format::parse(&block.language) else { continue };
+            let Some(format) = SpecFormat::parse(&block.language) else { continue };
             let is_whole = match format {
-                Format::Yaml => block
+                SpecFormat::Yaml => block
                     .text
                     .lines()
                     .any(|line| line.starts_with("jobs:") || line.starts_with("tasks:")),
-                Format::Kdl => block.text.lines().any(|line| line.starts_with("job ")),
-                Format::Json | Format::Json5 => block.text.contains("\"jobs\""),
+                SpecFormat::Kdl => block.text.lines().any(|line| line.starts_with("job ")),
+                SpecFormat::Json | SpecFormat::Json5 => block.text.contains("\"jobs\""),
             };
             if is_whole {
                 let parsed = torc_spec::parse(&Source::new(

@@ -58,7 +58,7 @@ impl Askers {
             file.token
         );
         let connections =
-            (0..CONNECTIONS).map(|_| Connection::open(&host)).collect::<Result<Vec<_>>>()?;
+            (0..CONNECTIONS).map(|_| AskerConnection::open(&host)).collect::<Result<Vec<_>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -76,7 +76,7 @@ impl Askers {
 }
 
 fn ask(
-    mut connections: Vec<Connection>,
+    mut connections: Vec<AskerConnection>,
     question: &[u8],
     pause: impl Fn() -> Duration,
     stop: &AtomicBool,
@@ -99,13 +99,13 @@ fn ask(
     Ok(answers)
 }
 
-struct Connection {
+struct AskerConnection {
     stream: TcpStream,
     is_asked: bool,
     answer: Vec<u8>,
 }
 
-impl Connection {
+impl AskerConnection {
     fn open(host: &str) -> Result<Self> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;

@@ -76,7 +76,7 @@ fn written(pid: u32) -> u64 {
 }
 
 /// A process whose use is looked at until it ends.
-pub struct Watched {
+pub struct WatchedProcess {
     child: Child,
     begun: Instant,
     done: Arc<AtomicBool>,
@@ -93,7 +93,7 @@ pub struct Finished {
     pub usage: ProcessUsage,
 }
 
-impl Watched {
+impl WatchedProcess {
     /// Starts a process.
     pub fn start(command: &mut Command) -> Result<Self> {
         let begun = Instant::now();

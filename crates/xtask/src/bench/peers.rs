@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program to compare with.
-struct Peer {
+struct OtherProgram {
     name: String,
     /// A shell command that runs `$N` jobs with logs in `$DIR`, `$SLOTS` at once, by `$JOB_SHELL`.
     command: String,
@@ -56,13 +56,15 @@ with LocalCluster() as cluster:
 pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let jobs = bench.scale(10_000);
     let installed = KNOWN.iter().filter(|(_, test, _)| run(Path::new("/"), test, 0).is_ok());
-    let known = installed
-        .map(|(name, _, command)| Peer { name: (*name).into(), command: (*command).into() });
+    let known = installed.map(|(name, _, command)| OtherProgram {
+        name: (*name).into(),
+        command: (*command).into(),
+    });
     let given = bench
         .peers
         .iter()
-        .map(|(name, command)| Peer { name: name.clone(), command: command.clone() });
-    let peers: Vec<Peer> = known.chain(given).collect();
+        .map(|(name, command)| OtherProgram { name: name.clone(), command: command.clone() });
+    let peers: Vec<OtherProgram> = known.chain(given).collect();
     let (mut limits, mut own) = (Vec::new(), Vec::new());
     let mut rates = vec![Vec::new(); peers.len()];
     for _ in 0..bench.rounds {

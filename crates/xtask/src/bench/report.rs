@@ -39,12 +39,12 @@ pub struct Figure {
     /// In this.
     pub unit: String,
     /// What it should be.
-    pub target: Option<Target>,
+    pub target: Option<FigureTarget>,
 }
 
 /// What a figure should be.
 #[derive(Serialize, Deserialize, Clone, Copy)]
-pub enum Target {
+pub enum FigureTarget {
     /// This or less.
     AtMost(f64),
     /// This or more.
@@ -59,25 +59,25 @@ impl Figure {
 
     /// It should be this or less.
     pub fn at_most(self, value: f64) -> Self {
-        Self { target: Some(Target::AtMost(value)), ..self }
+        Self { target: Some(FigureTarget::AtMost(value)), ..self }
     }
 
     /// It should be this or more.
     pub fn at_least(self, value: f64) -> Self {
-        Self { target: Some(Target::AtLeast(value)), ..self }
+        Self { target: Some(FigureTarget::AtLeast(value)), ..self }
     }
 
     fn is_met(&self) -> Option<bool> {
         self.target.map(|target| match target {
-            Target::AtMost(limit) => self.value <= limit,
-            Target::AtLeast(limit) => self.value >= limit,
+            FigureTarget::AtMost(limit) => self.value <= limit,
+            FigureTarget::AtLeast(limit) => self.value >= limit,
         })
     }
 
     fn target_text(&self) -> String {
         match self.target {
-            Some(Target::AtMost(limit)) => format!("<= {}", number(limit)),
-            Some(Target::AtLeast(limit)) => format!(">= {}", number(limit)),
+            Some(FigureTarget::AtMost(limit)) => format!("<= {}", number(limit)),
+            Some(FigureTarget::AtLeast(limit)) => format!(">= {}", number(limit)),
             None => String::new(),
         }
     }

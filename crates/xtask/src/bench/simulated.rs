@@ -32,7 +32,7 @@ pub fn drive(
     runtime.block_on(async {
         let mut all = Vec::new();
         for _ in 0..runners {
-            all.push(Simulated::register(&client.detached(), workflow, slots).await?);
+            all.push(SimulatedRow::register(&client.detached(), workflow, slots).await?);
         }
         let begun = Instant::now();
         let tasks: Vec<_> = all.into_iter().map(|runner| tokio::spawn(runner.work())).collect();
@@ -49,7 +49,7 @@ pub fn drive(
 
 /// Claims and starts so many jobs and lets them run; answers how many it got.
 pub async fn hold(client: &Client, workflow: WorkflowId, jobs: usize) -> Result<usize> {
-    let mut runner = Simulated::register(client, workflow, i64::try_from(jobs)?).await?;
+    let mut runner = SimulatedRow::register(client, workflow, i64::try_from(jobs)?).await?;
     let mut held = 0;
     while held < jobs {
         let answer = runner.claim(Vec::new(), Vec::new(), 5.0).await?;
@@ -70,7 +70,7 @@ pub async fn hold(client: &Client, workflow: WorkflowId, jobs: usize) -> Result<
 
 /// Runs so many jobs.
 pub async fn finish(client: &Client, workflow: WorkflowId, jobs: usize) -> Result<()> {
-    let mut runner = Simulated::register(client, workflow, 500).await?;
+    let mut runner = SimulatedRow::register(client, workflow, 500).await?;
     let mut left = jobs;
     let mut answer = runner.claim(Vec::new(), Vec::new(), 5.0).await?;
     while left > 0 {
@@ -86,7 +86,7 @@ pub async fn finish(client: &Client, workflow: WorkflowId, jobs: usize) -> Resul
     Ok(())
 }
 
-struct Simulated {
+struct SimulatedRow {
     client: Client,
     workflow: WorkflowId,
     id: RunnerId,
@@ -95,7 +95,7 @@ struct Simulated {
     claims: u64,
 }
 
-impl Simulated {
+impl SimulatedRow {
     async fn register(client: &Client, workflow: WorkflowId, slots: i64) -> Result<Self> {
         let memory_bytes = slots << 40;
         let capacity = Capacity {

@@ -1,7 +1,7 @@
 //! The program under test: its server in a fresh directory, and what is done with it through its
 //! command line and API.
 
-use super::machine::{self, Finished, ProcessUsage, Watched};
+use super::machine::{self, Finished, ProcessUsage, WatchedProcess};
 use crate::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,10 @@ impl Arena {
     /// Runs such a workflow to its end by `torc run`: server and runner are one process.
     pub fn run(&self, dir: &Path) -> Result<Finished> {
         let cpus = machine::processors().to_string();
-        let finished =
-            Watched::start(&mut self.command(dir, &["-q", "run", "latest", "--num-cpus", &cpus]))?
-                .finish()?;
+        let finished = WatchedProcess::start(
+            &mut self.command(dir, &["-q", "run", "latest", "--num-cpus", &cpus]),
+        )?
+        .finish()?;
         let status = finished.status;
         if status.success() {
             Ok(finished)
@@ -193,9 +194,15 @@ impl<'a> Server<'a> {
     }
 
     /// Starts a runner that takes as many jobs at once as there are processors.
-    pub fn runner(&self, id: WorkflowId) -> Result<Watched> {
+    pub fn runner(&self, id: WorkflowId) -> Result<WatchedProcess> {
         let cpus = machine::processors().to_string();
-        Watched::start(&mut self.command(&["-q", "runner", &id.to_string(), "--num-cpus", &cpus]))
+        WatchedProcess::start(&mut self.command(&[
+            "-q",
+            "runner",
+            &id.to_string(),
+            "--num-cpus",
+            &cpus,
+        ]))
     }
 
     /// Runs a workflow to its end.

@@ -164,9 +164,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The files of a package, below the prefix that they are installed to.
-struct Tree(Vec<Entry>);
+struct PackageTree(Vec<Entry>);
 
-impl Tree {
+impl PackageTree {
     fn under(&self, prefix: &str) -> Vec<Entry> {
         self.0.iter().map(|entry| entry.moved(|path| format!("{prefix}/{path}"))).collect()
     }
@@ -182,7 +182,7 @@ impl Tree {
     }
 }
 
-fn tree(root: &Path, program: &Path) -> Result<Tree> {
+fn tree(root: &Path, program: &Path) -> Result<PackageTree> {
     let program = program.canonicalize()?;
     let mut entries = vec![Entry::file("bin/torc", 0o755, fs::read(&program)?)];
     for (shell, path) in [
@@ -221,7 +221,7 @@ fn tree(root: &Path, program: &Path) -> Result<Tree> {
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         entries.push(Entry::file(name, 0o644, fs::read(root.join(name))?));
     }
-    Ok(Tree(entries))
+    Ok(PackageTree(entries))
 }
 
 /// What the program prints, away from the state and the configuration of whom builds.
@@ -279,7 +279,7 @@ mod names {
 
     #[test]
     fn files_go_where_debian_has_them() {
-        let tree = Tree(vec![
+        let tree = PackageTree(vec![
             Entry::file("bin/torc", 0o755, Vec::new()),
             Entry::file("share/zsh/site-functions/_torc", 0o644, Vec::new()),
             Entry::file("README.md", 0o644, Vec::new()),

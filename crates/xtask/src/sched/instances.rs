@@ -10,7 +10,7 @@ use torc_model::class::Class;
 
 /// A job to schedule.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct TraceTask {
     /// The program it calls.
     pub family: u32,
     /// What it really takes.
@@ -27,7 +27,7 @@ pub struct Instance {
     /// Its file, or what was made.
     pub name: String,
     /// Its jobs; parents may come later in the list.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<TraceTask>,
 }
 
 fn one_cpu() -> Class {
@@ -152,7 +152,7 @@ fn parse(name: String, json: &Value) -> Option<Instance> {
         parents.sort_unstable();
         parents.dedup();
         let ms = (seconds * 1000.0).round().clamp(1.0, 2e9) as u32;
-        read.push(Task { family, ms, parents, class: one_cpu() });
+        read.push(TraceTask { family, ms, parents, class: one_cpu() });
     }
     Some(Instance { name, tasks: read })
 }
@@ -174,16 +174,16 @@ pub fn made() -> Vec<Instance> {
     let mut rng = Rng::new(7);
     let mut time = |mean: u64| 1 + (rng.below(mean * 1000) + rng.below(mean * 1000)) as u32;
     let mut all = Vec::new();
-    let mut add = |name: &str, tasks: Vec<Task>| {
+    let mut add = |name: &str, tasks: Vec<TraceTask>| {
         all.push(Instance { name: name.into(), tasks });
     };
-    let task = |family, ms, parents: Vec<u32>, cpus| Task {
+    let task = |family, ms, parents: Vec<u32>, cpus| TraceTask {
         family,
         ms,
         parents,
         class: Class { cpus, ..one_cpu() },
     };
-    let mut chains: Vec<Task> = (0..400).map(|_| task(0, time(20), Vec::new(), 1)).collect();
+    let mut chains: Vec<TraceTask> = (0..400).map(|_| task(0, time(20), Vec::new(), 1)).collect();
     chains.extend((0..400u32).map(|i| {
         let parents = if i % 20 == 0 { Vec::new() } else { vec![400 + i - 1] };
         task(1, time(30), parents, 1)
@@ -255,7 +255,7 @@ pub fn large(jobs: u32) -> Instance {
             };
             let cpus = [1, 1, 1, 2, 4][(i % 5) as usize];
             let ms = 1000 + rng.below(60_000) as u32;
-            Task { family: i % 5, ms, parents, class: Class { cpus, ..one_cpu() } }
+            TraceTask { family: i % 5, ms, parents, class: Class { cpus, ..one_cpu() } }
         })
         .collect();
     Instance { name: format!("{jobs} jobs in layers"), tasks }

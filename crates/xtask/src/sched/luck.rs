@@ -4,7 +4,7 @@
 //! unlucky with the times of the trace does not.
 
 use super::instances::Instance;
-use super::{DispatchOrder, Knowledge, Row, Table, engine, lists, machines, node};
+use super::{DispatchOrder, KnownTimes, Row, SchedTable, engine, lists, machines, node};
 use std::collections::BTreeMap;
 use torc_model::chance::Rng;
 
@@ -20,7 +20,12 @@ const JOB_SPREAD: f64 = 0.3;
 const WORSE: f64 = 1.02;
 
 /// Adds what becomes of the instances of a table whose first run is worse than submission order.
-pub fn measure(cpus: i64, set: &[Instance], table: &Table, figures: &mut BTreeMap<String, f64>) {
+pub fn measure(
+    cpus: i64,
+    set: &[Instance],
+    table: &SchedTable,
+    figures: &mut BTreeMap<String, f64>,
+) {
     let exact = table.row("level with exact times, first fit");
     let before = table.row("submission order, first fit (before)");
     *figures
@@ -51,7 +56,7 @@ fn redrawn(instance: &Instance, cpus: i64) -> (f64, f64) {
     let ratios: Vec<f64> = (0..DRAWS)
         .map(|seed| {
             let drawn = with_times(instance, seed);
-            let first = engine(&drawn, &machines, Knowledge::None, DispatchOrder::CriticalPath);
+            let first = engine(&drawn, &machines, KnownTimes::None, DispatchOrder::CriticalPath);
             first.end as f64 / lists::first_fit(&drawn, &nodes, &submitted)
         })
         .collect();

@@ -47,7 +47,7 @@ pub struct Args {
 
 /// What is known of the jobs' times before they run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Knowledge {
+enum KnownTimes {
     None,
     /// The median of each family.
     Family,
@@ -66,7 +66,7 @@ struct Row {
 
 /// Some instances on some machines.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Table {
+struct SchedTable {
     /// What the ratios are to.
     title: String,
     rows: Vec<Row>,
@@ -74,9 +74,9 @@ struct Table {
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Results {
+struct SchedResults {
     instances: usize,
-    tables: Vec<Table>,
+    tables: Vec<SchedTable>,
     /// Single figures, by what they are.
     figures: BTreeMap<String, f64>,
 }
@@ -94,7 +94,7 @@ impl Args {
             _ => Vec::new(),
         };
         let instances = traces.len() + graphs.len();
-        let mut results = Results { instances, ..Results::default() };
+        let mut results = SchedResults { instances, ..SchedResults::default() };
         let begun = Instant::now();
         for cpus in [8, 32] {
             let mut both = Vec::new();
@@ -162,7 +162,7 @@ fn machines(nodes: &[Capacity]) -> Vec<SimulatedMachine> {
 }
 
 /// The engine with a workflow, as the server makes it.
-fn workflow(instance: &Instance, knowledge: Knowledge, order: DispatchOrder) -> Workflow {
+fn workflow(instance: &Instance, knowledge: KnownTimes, order: DispatchOrder) -> Workflow {
     let settings = Settings { order, ..Settings::default() };
     let mut workflow = Workflow::new(WorkflowId(1), settings, Vec::new());
     let mut rng = Rng::new(99);
@@ -170,9 +170,9 @@ fn workflow(instance: &Instance, knowledge: Knowledge, order: DispatchOrder) -> 
     for (index, task) in instance.tasks.iter().enumerate() {
         let exact = f64::from(task.ms);
         let own_ms = match knowledge {
-            Knowledge::None | Knowledge::Family => None,
-            Knowledge::Own(noise) => Some(exact * (1.0 + noise * (2.0 * unit() - 1.0))),
-            Knowledge::Wrong => Some(match unit() {
+            KnownTimes::None | KnownTimes::Family => None,
+            KnownTimes::Own(noise) => Some(exact * (1.0 + noise * (2.0 * unit() - 1.0))),
+            KnownTimes::Wrong => Some(match unit() {
                 few if few < 0.025 => exact * 10.0,
                 few if few < 0.05 => exact / 10.0,
                 _ => exact,
@@ -191,7 +191,7 @@ fn workflow(instance: &Instance, knowledge: Knowledge, order: DispatchOrder) -> 
             parents: task.parents.iter().map(|at| JobIx::new(*at as usize)).collect(),
         });
     }
-    if knowledge == Knowledge::Family {
+    if knowledge == KnownTimes::Family {
         let mut times = vec![Vec::new(); instance.families()];
         instance.tasks.iter().for_each(|task| times[task.family as usize].push(task.ms));
         let median = |times: &mut Vec<u32>| {
@@ -208,7 +208,7 @@ fn workflow(instance: &Instance, knowledge: Knowledge, order: DispatchOrder) -> 
 fn engine(
     instance: &Instance,
     machines: &[SimulatedMachine],
-    knowledge: Knowledge,
+    knowledge: KnownTimes,
     order: DispatchOrder,
 ) -> Simulated {
     let mut workflow = workflow(instance, knowledge, order);
@@ -216,17 +216,17 @@ fn engine(
     workflow.simulate(machines, &mut Limits::new(), 0, took)
 }
 
-fn torc(instance: &Instance, machines: &[SimulatedMachine], knowledge: Knowledge) -> f64 {
+fn torc(instance: &Instance, machines: &[SimulatedMachine], knowledge: KnownTimes) -> f64 {
     engine(instance, machines, knowledge, DispatchOrder::CriticalPath).end as f64
 }
 
-const KNOWLEDGE: [(&str, Knowledge); 6] = [
-    ("Torc, first run", Knowledge::None),
-    ("Torc, families known", Knowledge::Family),
-    ("Torc, each job known", Knowledge::Own(0.0)),
-    ("Torc, each job known to 10%", Knowledge::Own(0.1)),
-    ("Torc, each job known to 30%", Knowledge::Own(0.3)),
-    ("Torc, one in twenty wrong by 10 x", Knowledge::Wrong),
+const KNOWLEDGE: [(&str, KnownTimes); 6] = [
+    ("Torc, first run", KnownTimes::None),
+    ("Torc, families known", KnownTimes::Family),
+    ("Torc, each job known", KnownTimes::Own(0.0)),
+    ("Torc, each job known to 10%", KnownTimes::Own(0.1)),
+    ("Torc, each job known to 30%", KnownTimes::Own(0.3)),
+    ("Torc, one in twenty wrong by 10 x", KnownTimes::Wrong),
 ];
 
 /// Runs every scheduler on an instance; answers with names and makespans.
@@ -251,17 +251,17 @@ fn everyone(instance: &Instance, nodes: &[Capacity]) -> Vec<(&'static str, f64)>
     all
 }
 
-fn table(title: String, all: Vec<(Vec<(&'static str, f64)>, f64)>) -> Table {
+fn table(title: String, all: Vec<(Vec<(&'static str, f64)>, f64)>) -> SchedTable {
     let names: Vec<&str> =
         all.first().map_or_else(Vec::new, |(rows, _)| rows.iter().map(|(name, _)| *name).collect());
     let row = |(at, name): (usize, &&str)| Row {
         name: (*name).to_owned(),
         ratios: all.iter().map(|(rows, reference)| rows[at].1 / reference).collect(),
     };
-    Table { title, rows: names.iter().enumerate().map(row).collect() }
+    SchedTable { title, rows: names.iter().enumerate().map(row).collect() }
 }
 
-fn single(traces: &[Instance], cpus: i64, what: &str) -> Table {
+fn single(traces: &[Instance], cpus: i64, what: &str) -> SchedTable {
     let nodes = [node(cpus)];
     let all: Vec<_> = traces
         .iter()
@@ -295,7 +295,7 @@ fn several(
     count: usize,
     cpus: i64,
     figures: &mut BTreeMap<String, f64>,
-) -> Table {
+) -> SchedTable {
     let nodes = vec![node(cpus); count];
     // Wide is what takes half of a plain node, or all of a small one.
     let wide = 8.min(cpus);
@@ -310,7 +310,7 @@ fn several(
             let done = engine(
                 instance,
                 &machines(&nodes),
-                Knowledge::Own(0.1),
+                KnownTimes::Own(0.1),
                 DispatchOrder::CriticalPath,
             );
             let all_ms = done.end as f64 * (cpus * count as i64) as f64;
@@ -339,7 +339,7 @@ fn widest_wait(instance: &Instance, done: &Simulated, wide: i64) -> f64 {
 }
 
 /// Two nodes with four GPUs each among four plain ones.
-fn with_gpus(some: &[Instance]) -> Table {
+fn with_gpus(some: &[Instance]) -> SchedTable {
     let mut nodes = vec![Capacity { num_gpus: 4, ..node(16) }; 2];
     nodes.extend(vec![node(16); 4]);
     let all = some
@@ -354,7 +354,7 @@ fn with_gpus(some: &[Instance]) -> Table {
 }
 
 /// Nodes that come late and leave: the time is up before all work is done.
-fn with_allocations(some: &[Instance]) -> Table {
+fn with_allocations(some: &[Instance]) -> SchedTable {
     let all = some
         .iter()
         .map(|instance| {
@@ -370,13 +370,13 @@ fn with_allocations(some: &[Instance]) -> Table {
                 })
                 .collect();
             let run = |knowledge, order| engine(instance, &machines, knowledge, order).end as f64;
-            let before = run(Knowledge::None, DispatchOrder::Submission);
+            let before = run(KnownTimes::None, DispatchOrder::Submission);
             let rows = vec![
                 ("submission order", before),
-                ("Torc, first run", run(Knowledge::None, DispatchOrder::CriticalPath)),
+                ("Torc, first run", run(KnownTimes::None, DispatchOrder::CriticalPath)),
                 (
                     "Torc, each job known to 10%",
-                    run(Knowledge::Own(0.1), DispatchOrder::CriticalPath),
+                    run(KnownTimes::Own(0.1), DispatchOrder::CriticalPath),
                 ),
             ];
             (rows, before)
@@ -385,7 +385,7 @@ fn with_allocations(some: &[Instance]) -> Table {
     table("nodes of 16 CPUs that come and leave: makespan / submission order".into(), all)
 }
 
-fn made() -> Table {
+fn made() -> SchedTable {
     let nodes = [node(16)];
     let all = instances::made()
         .iter()
@@ -400,7 +400,7 @@ fn large(figures: &mut BTreeMap<String, f64>) {
         let nodes = vec![node(64); 16];
         let begun = cpu_seconds();
         let done =
-            engine(&instance, &machines(&nodes), Knowledge::Own(0.1), DispatchOrder::CriticalPath);
+            engine(&instance, &machines(&nodes), KnownTimes::Own(0.1), DispatchOrder::CriticalPath);
         let seconds = cpu_seconds() - begun;
         assert_eq!(done.left, 0, "every job has ended");
         figures.insert(format!("{jobs} jobs on 16 x 64 CPUs: seconds of CPU to simulate"), seconds);
@@ -411,7 +411,7 @@ fn large(figures: &mut BTreeMap<String, f64>) {
     }
     // What a forecast of a large workflow costs: the first is done on the server's writer thread.
     let instance = instances::large(1_000_000);
-    let workflow = workflow(&instance, Knowledge::Own(0.1), DispatchOrder::CriticalPath);
+    let workflow = workflow(&instance, KnownTimes::Own(0.1), DispatchOrder::CriticalPath);
     let machines = machines(&vec![node(64); 16]);
     let mut tell = |what: &str, begun: f64| {
         let ms = (cpu_seconds() - begun) * 1000.0;
@@ -436,7 +436,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-impl Table {
+impl SchedTable {
     /// The rule before and a first run, by instance.
     fn gains(&self) -> Vec<(f64, f64)> {
         let before = self.row("submission order, first fit (before)").ratios;
@@ -485,7 +485,7 @@ mod tests {
                 assert!(end >= bound * 0.999, "{name} on {}: {end} < {bound}", instance.name);
             }
             let done =
-                engine(&instance, &machines(&nodes), Knowledge::None, DispatchOrder::CriticalPath);
+                engine(&instance, &machines(&nodes), KnownTimes::None, DispatchOrder::CriticalPath);
             assert_eq!((done.left, done.claimed), (0, instance.tasks.len() as u64));
         }
     }

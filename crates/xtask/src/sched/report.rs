@@ -1,6 +1,6 @@
 //! The results as a page and a picture.
 
-use super::{Results, Row};
+use super::{Row, SchedResults};
 use crate::Result;
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ const BEGIN: &str = "<!-- results: begin -->";
 const END: &str = "<!-- results: end -->";
 
 /// The tables, in Markdown.
-pub fn text(results: &Results) -> String {
+pub fn text(results: &SchedResults) -> String {
     let mut text = String::new();
     for table in &results.tables {
         let count = table.rows.first().map_or(0, |row| row.ratios.len());
@@ -47,7 +47,7 @@ pub fn insert(page: &str, text: &str) -> Result<String> {
 }
 
 /// Tells which means have become worse since the kept results.
-pub fn compare(kept: &Results, now: &Results) {
+pub fn compare(kept: &SchedResults, now: &SchedResults) {
     for table in &now.tables {
         let Some(old) = kept.tables.iter().find(|old| old.title == table.title) else { continue };
         for row in &table.rows {
@@ -77,7 +77,7 @@ const SHOWN: [&str; 5] = [
 ];
 
 /// The first table as curves: the share of instances that are at most so far from the bound.
-pub fn svg(results: &Results) -> String {
+pub fn svg(results: &SchedResults) -> String {
     let top = 1.5;
     let x = |share: f64| MARGIN + share * (WIDTH - 2.0 * MARGIN);
     let y = |ratio: f64| {

@@ -127,7 +127,7 @@ type Listening =
     Pin<Box<dyn Future<Output = std::result::Result<ClaimResponse, torc_client::Error>> + Send>>;
 
 /// A job that is held.
-struct Held {
+struct HeldJob {
     packet: AttemptPacket,
     begun: Instant,
     /// When it ends.
@@ -144,7 +144,7 @@ struct Runner {
     id: RunnerId,
     key: String,
     claims: u64,
-    held: Vec<Held>,
+    held: Vec<HeldJob>,
 }
 
 impl Runner {
@@ -246,7 +246,7 @@ impl Runner {
             let seconds = user.job_seconds * (0.5 + fastrand::f64());
             let begun = Instant::now();
             let until = begun + Duration::from_secs_f64(seconds);
-            self.held.push(Held { packet, begun, until, is_told: false });
+            self.held.push(HeldJob { packet, begun, until, is_told: false });
         }
     }
 

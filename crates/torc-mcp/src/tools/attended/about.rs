@@ -2,7 +2,7 @@
 
 use super::find_job;
 use crate::library::{EXAMPLES, PAGES};
-use crate::tools::{Call, ToolError, to_value};
+use crate::tools::{ToolCall, ToolError, to_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use torc_client::Query;
@@ -11,19 +11,19 @@ use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::RunnerState;
 use torc_model::units::{Memory, Runtime};
 
-pub async fn list_examples(_: Call) -> Result<Value, ToolError> {
+pub async fn list_examples(_: ToolCall) -> Result<Value, ToolError> {
     let list = EXAMPLES.iter().map(|e| json!({"name": e.name, "title": e.title(), "uri": e.uri()}));
     Ok(json!({"examples": list.collect::<Vec<_>>()}))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct NamedPage {
     name: String,
 }
 
-pub async fn get_example(call: Call) -> Result<Value, ToolError> {
-    let Named { name } = call.arguments()?;
+pub async fn get_example(call: ToolCall) -> Result<Value, ToolError> {
+    let NamedPage { name } = call.arguments()?;
     let wanted = name.trim_end_matches(".yaml");
     let found =
         EXAMPLES.iter().find(|e| e.name == wanted || e.name.ends_with(&format!("-{wanted}")));
@@ -37,7 +37,7 @@ pub async fn get_example(call: Call) -> Result<Value, ToolError> {
     Ok(json!({"name": found.name, "format": "yaml", "text": found.text}))
 }
 
-pub async fn get_docs(call: Call) -> Result<Value, ToolError> {
+pub async fn get_docs(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -60,7 +60,7 @@ pub async fn get_docs(call: Call) -> Result<Value, ToolError> {
 }
 
 /// Groups of jobs get other needs, for their next attempts.
-pub async fn regroup(call: Call) -> Result<Value, ToolError> {
+pub async fn regroup(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Group {
@@ -110,7 +110,7 @@ pub async fn regroup(call: Call) -> Result<Value, ToolError> {
 }
 
 /// Runners whose results may still be on their disks: those that the server does not hear.
-pub async fn offline(call: Call) -> Result<Value, ToolError> {
+pub async fn offline(call: ToolCall) -> Result<Value, ToolError> {
     let super::OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     call.ask(move |client| async move {

@@ -1,7 +1,7 @@
 //! What an assistant may change of a workflow that is there.
 
 use super::find_job;
-use crate::tools::{Call, ToolError, to_value};
+use crate::tools::{ToolCall, ToolError, to_value};
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::UpdateJob;
@@ -9,7 +9,7 @@ use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::RecoverRequest;
 use torc_model::units::{Memory, Runtime};
 
-pub async fn update_resources(call: Call) -> Result<Value, ToolError> {
+pub async fn update_resources(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -37,7 +37,7 @@ pub async fn update_resources(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn recover(call: Call) -> Result<Value, ToolError> {
+pub async fn recover(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {

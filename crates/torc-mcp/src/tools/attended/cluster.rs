@@ -2,12 +2,12 @@
 
 use super::OfWorkflow;
 use crate::backend::Cluster;
-use crate::tools::{Call, ToolError};
+use crate::tools::{ToolCall, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use torc_model::ids::WorkflowId;
 
-fn of_call(call: &Call) -> Result<(WorkflowId, Arc<dyn Cluster>), ToolError> {
+fn of_call(call: &ToolCall) -> Result<(WorkflowId, Arc<dyn Cluster>), ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     match call.settings.cluster.clone() {
@@ -17,7 +17,7 @@ fn of_call(call: &Call) -> Result<(WorkflowId, Arc<dyn Cluster>), ToolError> {
 }
 
 /// How many allocations of which shape are needed.
-pub async fn propose(call: Call) -> Result<Value, ToolError> {
+pub async fn propose(call: ToolCall) -> Result<Value, ToolError> {
     let (workflow, cluster) = of_call(&call)?;
     call.ask(move |client| async move {
         let plan = cluster.propose(client, workflow).await;
@@ -27,7 +27,7 @@ pub async fn propose(call: Call) -> Result<Value, ToolError> {
 }
 
 /// What the accounting says.
-pub async fn accounting(call: Call) -> Result<Value, ToolError> {
+pub async fn accounting(call: ToolCall) -> Result<Value, ToolError> {
     let (workflow, cluster) = of_call(&call)?;
     call.ask(move |client| async move { cluster.accounting(client, workflow).await }).await
 }

@@ -2,7 +2,7 @@
 //! be of any size.
 
 use super::{MOST_ROWS, OfWorkflow, find_job};
-use crate::tools::{Call, ToolError};
+use crate::tools::{ToolCall, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use torc_client::{Client, Query};
 use torc_model::api::JobView;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::untrusted;
-use torc_model::slurm::logs::{Issue, Severity, scan};
+use torc_model::slurm::logs::{Issue, LogSeverity, scan};
 
 /// Of a log, at most this many bytes are read, from the end.
 const LOG_BYTES: i64 = 64 << 10;
@@ -18,7 +18,7 @@ const LOG_BYTES: i64 = 64 << 10;
 const SAMPLES: usize = 5;
 
 /// The end of what a job wrote.
-pub async fn job_logs(call: Call) -> Result<Value, ToolError> {
+pub async fn job_logs(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -61,7 +61,7 @@ struct Kind {
 }
 
 /// Known problems in the output of failed jobs and of allocations.
-pub async fn analyze(call: Call) -> Result<Value, ToolError> {
+pub async fn analyze(call: ToolCall) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     let cluster = call.settings.cluster.clone();
@@ -71,7 +71,7 @@ pub async fn analyze(call: Call) -> Result<Value, ToolError> {
             .add("status", "failed,terminated,pending_failed")
             .add("limit", MOST_ROWS);
         let failed = client.list_jobs(&query).await?;
-        let mut kinds: BTreeMap<(Severity, String), Kind> = BTreeMap::new();
+        let mut kinds: BTreeMap<(LogSeverity, String), Kind> = BTreeMap::new();
         let (mut files, mut with_errors) = (0_usize, Vec::new());
         for job in &failed.items {
             for stream in ["stderr", "stdout"] {
@@ -97,10 +97,10 @@ pub async fn analyze(call: Call) -> Result<Value, ToolError> {
                 }
             }
         }
-        let count = |of: fn(Severity) -> bool| -> usize {
+        let count = |of: fn(LogSeverity) -> bool| -> usize {
             kinds.iter().filter(|((severity, _), _)| of(*severity)).map(|(_, kind)| kind.count).sum()
         };
-        let (errors, warnings) = (count(|s| s > Severity::Warning), count(|s| s == Severity::Warning));
+        let (errors, warnings) = (count(|s| s > LogSeverity::Warning), count(|s| s == LogSeverity::Warning));
         // The worst first.
         let by_type: Vec<Value> = kinds
             .into_iter()
@@ -117,7 +117,11 @@ pub async fn analyze(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-fn note(kinds: &mut BTreeMap<(Severity, String), Kind>, issue: Issue, place: impl Fn() -> Value) {
+fn note(
+    kinds: &mut BTreeMap<(LogSeverity, String), Kind>,
+    issue: Issue,
+    place: impl Fn() -> Value,
+) {
     let kind = kinds.entry((issue.severity, issue.description)).or_default();
     kind.count += 1;
     if kind.samples.len() < SAMPLES {

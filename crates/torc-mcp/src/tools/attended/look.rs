@@ -1,7 +1,7 @@
 //! Looking at workflows, jobs and how attempts ended.
 
 use super::{MOST_ROWS, OfWorkflow, find_job};
-use crate::tools::{Call, ToolError, to_value};
+use crate::tools::{ToolCall, ToolError, to_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use torc_model::recovery::RecoverRequest;
 use torc_model::status::StatusReason;
 
 pub async fn about_workflow(
-    call: Call,
+    call: ToolCall,
     path: fn(WorkflowId) -> String,
 ) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
@@ -20,7 +20,7 @@ pub async fn about_workflow(
     call.ask(move |client| async move { Ok(client.get(&path(workflow_id)).await?) }).await
 }
 
-pub async fn list_workflows(call: Call) -> Result<Value, ToolError> {
+pub async fn list_workflows(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -37,7 +37,7 @@ pub async fn list_workflows(call: Call) -> Result<Value, ToolError> {
         .await
 }
 
-pub async fn summary(call: Call) -> Result<Value, ToolError> {
+pub async fn summary(call: ToolCall) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     call.ask(move |client| async move {
@@ -61,7 +61,7 @@ pub async fn summary(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn jobs_by_status(call: Call) -> Result<Value, ToolError> {
+pub async fn jobs_by_status(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -74,14 +74,14 @@ pub async fn jobs_by_status(call: Call) -> Result<Value, ToolError> {
     jobs(&call, workflow_id, status, limit).await
 }
 
-pub async fn failed_jobs(call: Call) -> Result<Value, ToolError> {
+pub async fn failed_jobs(call: ToolCall) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     jobs(&call, workflow_id, "failed,terminated,pending_failed".into(), None).await
 }
 
 async fn jobs(
-    call: &Call,
+    call: &ToolCall,
     id: WorkflowId,
     status: String,
     limit: Option<i64>,
@@ -109,7 +109,7 @@ struct OfJob {
     job_id: JobId,
 }
 
-pub async fn job_details(call: Call) -> Result<Value, ToolError> {
+pub async fn job_details(call: ToolCall) -> Result<Value, ToolError> {
     let OfJob { job_id } = call.arguments()?;
     let bound = call.settings.workflow;
     call.ask(move |client| async move {
@@ -121,7 +121,7 @@ pub async fn job_details(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn results(call: Call) -> Result<Value, ToolError> {
+pub async fn results(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -167,7 +167,7 @@ pub async fn results(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn utilization(call: Call) -> Result<Value, ToolError> {
+pub async fn utilization(call: ToolCall) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     call.ask(move |client| async move {
@@ -194,7 +194,7 @@ pub async fn utilization(call: Call) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn classifications(call: Call) -> Result<Value, ToolError> {
+pub async fn classifications(call: ToolCall) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     let query = Query::new()

@@ -7,7 +7,7 @@ mod logs;
 mod look;
 mod specs;
 
-use super::{Call, Tool, ToolError};
+use super::{Tool, ToolCall, ToolError};
 use crate::backend::Later;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use torc_model::ids::{JobId, WorkflowId};
 /// Rows of a list that a model can still read.
 const MOST_ROWS: i64 = 100;
 
-type Run = fn(Call) -> Later<'static, Result<Value, ToolError>>;
+type Run = fn(ToolCall) -> Later<'static, Result<Value, ToolError>>;
 
 fn tool(
     name: &'static str,

@@ -1,7 +1,7 @@
 //! Specs: their plans, and workflows made of them.
 
 use super::MOST_ROWS;
-use crate::tools::{Call, ToolError, to_value};
+use crate::tools::{ToolCall, ToolError, to_value};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn parsed(text: &str) -> Result<Value, ToolError> {
 }
 
 /// The stages of a workflow or a spec.
-pub async fn execution_plan(call: Call) -> Result<Value, ToolError> {
+pub async fn execution_plan(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -87,7 +87,7 @@ fn stages(plan: &Plan) -> Value {
 }
 
 /// Checks a spec, or makes a workflow of it.
-pub async fn create(call: Call) -> Result<Value, ToolError> {
+pub async fn create(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
     enum Action {

@@ -6,7 +6,7 @@
 //! stops all our threads for a moment, and touches every signal there is.
 
 use super::place::Place;
-use crate::sys::start::{Limits, Program, Spawn, SpawnError, set_limits};
+use crate::sys::start::{KernelLimits, Program, Spawn, SpawnError, set_limits};
 use crate::sys::{reap, wait_for_end};
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
@@ -28,23 +28,23 @@ const HANDLED: [c_int; 8] = [
 ];
 
 /// Shared with the child, which runs in our memory while this thread stands still.
-struct Child {
+struct SharedWithChild {
     path: *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
     dir: *const c_char,
     stdio: [c_int; 3],
-    limits: Limits,
+    limits: KernelLimits,
     /// Who starts it.
     parent: libc::pid_t,
     /// Where it was put, until its program runs.
     place: Option<Place>,
     /// What went wrong, written by the child: which step, and the error number.
-    failure: Option<(Step, c_int)>,
+    failure: Option<(SpawnStep, c_int)>,
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum SpawnStep {
     Prepare,
     Enter,
     Run,
@@ -62,7 +62,7 @@ impl Spawn for Linux {
 
 fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError> {
     let (argv, env) = (program.argv.pointers(), program.env.pointers());
-    let mut child = Child {
+    let mut child = SharedWithChild {
         path: program.path.as_ptr(),
         argv: argv.as_ptr(),
         env: env.as_ptr(),
@@ -118,9 +118,9 @@ fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError> {
             reap(pid);
             let error = io::Error::from_raw_os_error(code);
             Err(match step {
-                Step::Prepare => SpawnError::Process(error),
-                Step::Enter => SpawnError::Directory(error),
-                Step::Run => SpawnError::Program(error),
+                SpawnStep::Prepare => SpawnError::Process(error),
+                SpawnStep::Enter => SpawnError::Directory(error),
+                SpawnStep::Run => SpawnError::Program(error),
             })
         }
     }
@@ -129,7 +129,7 @@ fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError> {
 /// The life of a child until its program runs. Makes system calls only: no memory, no locks, no
 /// panics.
 extern "C" fn become_program(argument: *mut c_void) -> c_int {
-    let child = argument.cast::<Child>();
+    let child = argument.cast::<SharedWithChild>();
     // SAFETY: `spawn` made the pointer from a live variable and stands still; everything in it is
     // valid for these calls.
     unsafe {
@@ -145,22 +145,22 @@ extern "C" fn become_program(argument: *mut c_void) -> c_int {
 /// # Safety
 /// Every pointer in `child` must be good for the call it is used in, and the caller must be a
 /// process that ends after.
-unsafe fn prepare(child: &Child) -> Step {
+unsafe fn prepare(child: &SharedWithChild) -> SpawnStep {
     // SAFETY: the caller promises good pointers; the rest are numbers and live local variables.
     unsafe {
         if libc::setpgid(0, 0) != 0 {
-            return Step::Prepare;
+            return SpawnStep::Prepare;
         }
         // First of all: the guard or the server must find it after our death. A kernel that refuses
         // leaves the variable in its environment.
         set_limits(child.limits);
         for (target, fd) in (0..).zip(child.stdio) {
             if libc::dup2(fd, target) != target {
-                return Step::Prepare;
+                return SpawnStep::Prepare;
             }
         }
         if libc::chdir(child.dir) != 0 {
-            return Step::Enter;
+            return SpawnStep::Enter;
         }
         let mut action: libc::sigaction = std::mem::zeroed();
         for signal in HANDLED {
@@ -177,15 +177,15 @@ unsafe fn prepare(child: &Child) -> Step {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         // Last, so that nothing else has to be done on another processor.
         if child.place.as_ref().is_some_and(|place| place.leave().is_err()) {
-            return Step::Prepare;
+            return SpawnStep::Prepare;
         }
         // A runner that was killed meanwhile must not start anything any more. One that is killed
         // from here on leaves a process that carries its mark.
         if libc::getppid() != child.parent {
             *libc::__errno_location() = libc::ESRCH;
-            return Step::Prepare;
+            return SpawnStep::Prepare;
         }
         libc::execve(child.path, child.argv, child.env);
     }
-    Step::Run
+    SpawnStep::Run
 }

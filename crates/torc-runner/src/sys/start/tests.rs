@@ -29,7 +29,7 @@ fn start(
         env: &strings(&["NAME=value of it"]),
         dir: &CString::new(dir).unwrap(),
         stdio: [null.as_fd(), out.as_fd(), null.as_fd()],
-        limits: Limits {
+        limits: KernelLimits {
             mark: torc_fence::Mark::of_runner("spawn").map(|mark| mark.limits(77)),
             no_core: false,
         },
@@ -103,7 +103,7 @@ fn a_program_and_what_it_starts_carry_the_mark_whatever_they_shed() {
                 || line == format!("other\x007732.{own}\0")
         };
         let found = loop {
-            let table = torc_fence::procfs::Table::read().unwrap();
+            let table = torc_fence::procfs::ProcessTable::read().unwrap();
             let found: Vec<i32> = table.all().filter(is_sleep).map(|p| p.pid).collect();
             if found.len() == 2 {
                 break found;

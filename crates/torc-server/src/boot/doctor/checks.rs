@@ -2,7 +2,7 @@
 
 /// Who can put it right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remedy {
+pub enum RepairedBy {
     /// Recovery, as at every start of a server.
     Recovery,
     /// A statement of the doctor.
@@ -18,7 +18,7 @@ pub struct Check {
     /// Lists the cases in which it does not hold.
     pub sql: &'static str,
     /// How to put it right.
-    pub remedy: Remedy,
+    pub remedy: RepairedBy,
 }
 
 /// All but the newest of several attempts that cannot live beside each other end as lost.
@@ -67,7 +67,7 @@ pub const BY_CLOCK: &[Check] = &[
               ') began ' || (a.ended_ms - b.claimed_ms) || ' ms before the end of attempt ' || a.attempt_id || ' (run ' || a.run_id || ')'
               FROM attempt a JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id
               WHERE a.claimed_ms IS NOT NULL AND b.claimed_ms < a.ended_ms AND b.claimed_ms >= b.created_ms",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     // What was given up as lost and then told of its end was alive until then.
     Check {
@@ -77,7 +77,7 @@ pub const BY_CLOCK: &[Check] = &[
               FROM event e JOIN attempt a ON a.id = e.data ->> 'attempt'
               JOIN attempt b ON b.job_id = a.job_id AND b.id > a.id AND b.claimed_ms < e.data ->> 'ended_ms'
               WHERE e.kind = 'late_result'",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     // Only what was taken since the limit has its present value: a limit may be lowered at any time.
     Check {
@@ -91,7 +91,7 @@ pub const BY_CLOCK: &[Check] = &[
                   FROM moves)
               SELECT 'limit `' || name || '` is ' || max || '; by the recorded times, ' || max(used) || ' attempts had it at once'
               FROM counts WHERE used > max GROUP BY name, max",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
 ];
 
@@ -101,14 +101,14 @@ pub const CHECKS: &[Check] = &[
         promise: "no lost job",
         sql: "SELECT 'job ' || id || ' (' || name || ') is ready, but nothing is queued for it' FROM job j WHERE status = 2
               AND NOT EXISTS (SELECT 1 FROM attempt WHERE job_id = j.id AND state = 'queued')",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "no lost job",
         sql: "SELECT 'job ' || id || ' (' || name || ') is pending or running, but has no such attempt' FROM job j
               WHERE status IN (3, 4)
               AND NOT EXISTS (SELECT 1 FROM attempt WHERE job_id = j.id AND state IN ('claimed', 'running'))",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "no lost job",
@@ -118,14 +118,14 @@ pub const CHECKS: &[Check] = &[
               AND EXISTS (SELECT 1 FROM job_depends_on d WHERE d.workflow_id = j.workflow_id AND d.job_id = j.id)
               AND NOT EXISTS (SELECT 1 FROM job_depends_on d JOIN job p ON p.id = d.depends_on_job_id
                   WHERE d.workflow_id = j.workflow_id AND d.job_id = j.id AND p.status NOT IN (5, 9))",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "no lost job",
         sql: "SELECT 'job ' || job_id || ' depends on job ' || depends_on_job_id || ', and one of them is not there'
               FROM job_depends_on d WHERE NOT EXISTS (SELECT 1 FROM job WHERE id = d.job_id)
               OR NOT EXISTS (SELECT 1 FROM job WHERE id = d.depends_on_job_id)",
-        remedy: Remedy::Statement(CUT_DANGLING),
+        remedy: RepairedBy::Statement(CUT_DANGLING),
     },
     Check {
         promise: "no ghost",
@@ -133,58 +133,58 @@ pub const CHECKS: &[Check] = &[
               coalesce(a.compute_node_id, '(none)') || ', which has ended' FROM attempt a
               LEFT JOIN compute_node c ON c.id = a.compute_node_id
               WHERE a.state IN ('claimed', 'running') AND (c.id IS NULL OR c.ended_ms IS NOT NULL)",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "no duplicate execution",
         sql: "SELECT 'job ' || job_id || ' has ' || count(*) || ' live attempts' FROM attempt
               WHERE state IN ('queued', 'claimed', 'running') GROUP BY job_id HAVING count(*) > 1",
-        remedy: Remedy::Statement(END_DOUBLES),
+        remedy: RepairedBy::Statement(END_DOUBLES),
     },
     Check {
         promise: "no duplicate execution",
         sql: "SELECT 'attempt ' || a.id || ' is ' || a.state || ', but its job ' || j.id || ' has status ' || j.status
               FROM attempt a JOIN job j ON j.id = a.job_id
               WHERE a.state IN ('queued', 'claimed', 'running') AND j.status NOT IN (2, 3, 4)",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "no duplicate execution",
         sql: "SELECT 'job ' || job_id || ' has attempt ' || attempt_id || ' of run ' || run_id || ' ' || count(*) || ' times'
               FROM attempt GROUP BY job_id, run_id, attempt_id HAVING count(*) > 1",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "no lost retry",
         sql: "SELECT 'job ' || j.id || ' (' || j.name || ') failed, and it was not decided what follows' FROM job j
               JOIN attempt a ON a.job_id = j.id WHERE j.status = 6 AND a.state = 'failed' AND a.outcome IS NULL
               AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id)",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "one retry of an attempt",
         sql: "SELECT 'attempt ' || retry_of || ' was retried ' || count(*) || ' times' FROM attempt
               WHERE retry_of IS NOT NULL GROUP BY retry_of HAVING count(*) > 1",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "attempts are numbered without a gap",
         sql: "SELECT 'job ' || job_id || ' has ' || count(*) || ' attempts in run ' || run_id || ', numbered ' ||
               min(attempt_id) || ' to ' || max(attempt_id)
               FROM attempt GROUP BY job_id, run_id HAVING min(attempt_id) <> 1 OR max(attempt_id) <> count(*)",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "an ended attempt has an end",
         sql: "SELECT 'attempt ' || id || ' is ' || state || ' and its end is ' || coalesce(ended_ms, 'missing') FROM attempt
               WHERE (ended_ms IS NULL) <> (state IN ('queued', 'claimed', 'running'))",
-        remedy: Remedy::Statement(CLOSE_ENDED),
+        remedy: RepairedBy::Statement(CLOSE_ENDED),
     },
     Check {
         promise: "fencing",
         sql: "SELECT 'attempt ' || id || ' is ' || state || ' without a token or a runner' FROM attempt
               WHERE state IN ('claimed', 'running') AND (token IS NULL OR compute_node_id IS NULL)",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "acknowledged is final",
@@ -195,7 +195,7 @@ pub const CHECKS: &[Check] = &[
               -- The attempt of a map only finds its items; they are why it fails.
               AND NOT (j.status = 6 AND j.status_reason IS 'too_many_items_failed')
               AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id)",
-        remedy: Remedy::Recovery,
+        remedy: RepairedBy::Recovery,
     },
     Check {
         promise: "a child starts after its parents",
@@ -204,20 +204,20 @@ pub const CHECKS: &[Check] = &[
               JOIN job_depends_on d ON d.workflow_id = a.workflow_id AND d.job_id = a.job_id
               JOIN job p ON p.id = d.depends_on_job_id
               WHERE a.state IN ('claimed', 'running') AND p.status IN (0, 1, 2, 3, 4, 10)",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "budgets hold",
         sql: "SELECT 'job ' || id || ' (' || name || ') was tried again after ' || lost_retries || ' losses; allowed are ' ||
               coalesce(extra ->> 'max_lost_retries', 3) FROM job
               WHERE lost_retries > coalesce(extra ->> 'max_lost_retries', 3)",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "one reservation per scope",
         sql: "SELECT 'scope `' || scope || '` has ' || count(*) || ' active reservations' FROM reservation
               WHERE status = 'ACTIVE' GROUP BY scope HAVING count(*) > 1",
-        remedy: Remedy::Statement(EXPIRE_DOUBLES),
+        remedy: RepairedBy::Statement(EXPIRE_DOUBLES),
     },
     Check {
         promise: "an ended attempt has its event",
@@ -228,7 +228,7 @@ pub const CHECKS: &[Check] = &[
                    'job_pending_failed', 'job_canceled', 'items_expanded')) e
               ON e.job_id = a.job_id AND e.run = a.run_id AND e.number = a.attempt_id
               WHERE a.state IN ('completed', 'failed', 'terminated') AND e.job_id IS NULL",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "an event has its webhooks",
@@ -239,14 +239,14 @@ pub const CHECKS: &[Check] = &[
                     UNION ALL SELECT 'workflow_completed', 'workflow.completed') n ON n.kind = e.kind
               WHERE w.kind = 'webhook' AND (w.events = '[]' OR instr(w.events, '\"' || n.name || '\"'))
               AND NOT EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.event_id = e.id)",
-        remedy: Remedy::None,
+        remedy: RepairedBy::None,
     },
     Check {
         promise: "a workflow is complete when all its jobs have ended",
         sql: "SELECT 'workflow ' || id || ' says ' || iif(is_complete, 'complete', 'not complete') || ', its jobs do not'
               FROM workflow w WHERE job_count > 0 AND is_complete = EXISTS
                   (SELECT 1 FROM job WHERE workflow_id = w.id AND status IN (0, 1, 2, 3, 4, 10))",
-        remedy: Remedy::Statement(COUNT_AGAIN),
+        remedy: RepairedBy::Statement(COUNT_AGAIN),
     },
     Check {
         promise: "a workflow knows its jobs",
@@ -255,6 +255,6 @@ pub const CHECKS: &[Check] = &[
                   AND afterwards IS NOT 'remove') FROM workflow w
               WHERE job_count <> (SELECT count(*) FROM job WHERE workflow_id = w.id AND status_reason IS NOT 'removed'
                   AND afterwards IS NOT 'remove')",
-        remedy: Remedy::Statement(COUNT_AGAIN),
+        remedy: RepairedBy::Statement(COUNT_AGAIN),
     },
 ];

@@ -7,7 +7,7 @@ use crate::store::runner_tag;
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
-use torc_fence::procfs::{Process, Table};
+use torc_fence::procfs::{Process, ProcessTable};
 use torc_fence::{groups, mark, procfs};
 use torc_model::ids::RunnerId;
 
@@ -45,7 +45,7 @@ struct Runner {
 
 /// To whom a process belongs that should not run any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Leftover {
+enum LeftProcess {
     /// Its runner has ended.
     Runner(RunnerId),
     /// Its runner lives and has nothing to do.
@@ -54,7 +54,7 @@ enum Leftover {
     Attempt(RunnerId, u64),
 }
 
-impl Leftover {
+impl LeftProcess {
     /// Its end takes nothing away that the database still counts on.
     fn can_be_ended(self) -> bool {
         !matches!(self, Self::IdleRunner(_))
@@ -144,15 +144,15 @@ impl Known {
     }
 
     /// Whose the process is, if the database knows nothing of it any more.
-    fn judge(&self, pid: i32) -> Option<Leftover> {
+    fn judge(&self, pid: i32) -> Option<LeftProcess> {
         let (runner, number) = self.of_process(pid)?;
         if runner.has_ended {
-            return Some(Leftover::Runner(runner.id));
+            return Some(LeftProcess::Runner(runner.id));
         }
         match number.and_then(mark::attempt_of) {
             Some(attempt) => (self.attempts.get(&attempt) != Some(&runner.id))
-                .then_some(Leftover::Attempt(runner.id, attempt)),
-            None => (!runner.has_work).then_some(Leftover::IdleRunner(runner.id)),
+                .then_some(LeftProcess::Attempt(runner.id, attempt)),
+            None => (!runner.has_work).then_some(LeftProcess::IdleRunner(runner.id)),
         }
     }
 }
@@ -166,7 +166,7 @@ pub fn look(db: &Connection) -> rusqlite::Result<Vec<Problem>> {
     if known.runners.is_empty() {
         return Ok(Vec::new());
     }
-    let mut left: BTreeMap<Leftover, Vec<Process>> = BTreeMap::new();
+    let mut left: BTreeMap<LeftProcess, Vec<Process>> = BTreeMap::new();
     for process in processes {
         if let Some(leftover) = known.judge(process.pid) {
             left.entry(leftover).or_default().push(process);
@@ -206,7 +206,7 @@ pub fn look(db: &Connection) -> rusqlite::Result<Vec<Problem>> {
 }
 
 fn living() -> Vec<Process> {
-    match Table::read() {
+    match ProcessTable::read() {
         Ok(table) => table.all().filter(|process| !process.is_zombie).copied().collect(),
         Err(error) => {
             tracing::warn!(%error, "cannot read the process table");

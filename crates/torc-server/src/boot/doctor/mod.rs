@@ -16,7 +16,7 @@ use super::options::Options;
 use super::private;
 use crate::clock::now_ms;
 use crate::store::{Store, Trigger};
-use checks::{BY_CLOCK, CHECKS, CLOCK_WAS_SET_BACK, Check, LAST, Remedy, STATEMENTS};
+use checks::{BY_CLOCK, CHECKS, CLOCK_WAS_SET_BACK, Check, LAST, RepairedBy, STATEMENTS};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ fn look_over(db: &Connection) -> rusqlite::Result<Examined> {
     for check in CHECKS.iter().chain(by_clock) {
         let cases = cases(db, check)?;
         for what in cases {
-            problem(check.promise, what, check.remedy != Remedy::None);
+            problem(check.promise, what, check.remedy != RepairedBy::None);
         }
     }
     // The processes of this host are compared with what the database says now.
@@ -173,7 +173,7 @@ fn missing_schema(db: &Connection) -> rusqlite::Result<Vec<(String, String, Stri
 }
 
 /// A row that refers to one that is not there.
-struct Reference {
+struct DanglingRow {
     table: String,
     row: Option<i64>,
     parent: String,
@@ -181,7 +181,7 @@ struct Reference {
     is_optional: bool,
 }
 
-impl std::fmt::Display for Reference {
+impl std::fmt::Display for DanglingRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let row = self.row.map_or_else(|| "a row".to_owned(), |row| format!("row {row}"));
         write!(
@@ -192,7 +192,7 @@ impl std::fmt::Display for Reference {
     }
 }
 
-fn broken_references(db: &Connection) -> rusqlite::Result<Vec<Reference>> {
+fn broken_references(db: &Connection) -> rusqlite::Result<Vec<DanglingRow>> {
     let mut statement = db.prepare("PRAGMA foreign_key_check")?;
     let rows = statement.query_map([], |row| {
         Ok((
@@ -215,7 +215,7 @@ fn broken_references(db: &Connection) -> rusqlite::Result<Vec<Reference>> {
             (&table, &column),
             |row| row.get(0),
         )?;
-        found.push(Reference { table, row, parent, column, is_optional });
+        found.push(DanglingRow { table, row, parent, column, is_optional });
     }
     Ok(found)
 }
@@ -321,7 +321,7 @@ fn mend_in_transaction(db: &Connection, repaired: &mut Vec<String>) -> rusqlite:
             break;
         }
         for reference in broken {
-            let Reference { table, row: Some(row), column, is_optional, .. } = &reference else {
+            let DanglingRow { table, row: Some(row), column, is_optional, .. } = &reference else {
                 // Tables without row numbers: what refers to nothing is taken out whole.
                 db.execute_batch(&format!(
                     "DELETE FROM \"{0}\" WHERE \"{1}\" IS NOT NULL AND NOT EXISTS (SELECT 1 FROM \"{2}\" WHERE id = \"{0}\".\"{1}\")",
@@ -342,7 +342,7 @@ fn mend_in_transaction(db: &Connection, repaired: &mut Vec<String>) -> rusqlite:
     }
     for sql in STATEMENTS {
         let before: Vec<&Check> =
-            CHECKS.iter().filter(|check| check.remedy == Remedy::Statement(sql)).collect();
+            CHECKS.iter().filter(|check| check.remedy == RepairedBy::Statement(sql)).collect();
         let mut what = Vec::new();
         for check in before {
             what.extend(cases(db, check)?);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, Requirements};
-use torc_model::steps::Role;
+use torc_model::steps::MapRole;
 use torc_model::units::Runtime;
 
 /// What the rows of a workflow say beside those of its jobs, by name and by row.
@@ -202,8 +202,8 @@ fn together(
 /// changes none of them.
 fn map_role(extra: &JobExtra) -> Option<Value> {
     match map::role_of(extra)? {
-        Role::Map(settings) => serde_json::to_value(settings.items).ok(),
-        Role::Item { .. } | Role::Reduce(_) => extra.map.clone(),
+        MapRole::Map(settings) => serde_json::to_value(settings.items).ok(),
+        MapRole::Item { .. } | MapRole::Reduce(_) => extra.map.clone(),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct FileFilter {
 
 /// The job that writes a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Writer {
+pub enum WritingJob {
     /// There is none.
     None,
     /// It has not succeeded so far.
@@ -79,7 +79,7 @@ impl Reader {
         &self,
         workflow: WorkflowId,
         files: Vec<i64>,
-    ) -> Result<(Option<String>, Vec<Writer>), ReadError> {
+    ) -> Result<(Option<String>, Vec<WritingJob>), ReadError> {
         self.read(move |connection| {
             let sql = "SELECT directory FROM workflow WHERE id = ?";
             let directory = connection.prepare_cached(sql)?.query_row([workflow.0], |row| row.get(0))?;
@@ -91,9 +91,9 @@ impl Reader {
             for file in files {
                 let writer = statement.query_row((workflow.0, file), |row| row.get(1)).optional()?;
                 writers.push(match writer {
-                    None => Writer::None,
-                    Some(None) => Writer::NotYet,
-                    Some(Some(ended_ms)) => Writer::Done { ended_ms },
+                    None => WritingJob::None,
+                    Some(None) => WritingJob::NotYet,
+                    Some(Some(ended_ms)) => WritingJob::Done { ended_ms },
                 });
             }
             Ok((directory, writers))

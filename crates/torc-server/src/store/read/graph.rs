@@ -83,7 +83,7 @@ impl Reader {
         other: JobId,
     ) -> Result<GraphView, ReadError> {
         self.read(move |connection| {
-            let jobs = between(&Edges::of(connection, id)?, one.0, other.0);
+            let jobs = between(&EdgeLists::of(connection, id)?, one.0, other.0);
             let left_out = jobs.len().saturating_sub(MAX_AROUND);
             let chosen = &jobs[..jobs.len() - left_out];
             laid_out(connection, id, chosen, left_out as i64)
@@ -135,12 +135,12 @@ pub(super) fn kind(from: i64, to: i64, count: i64) -> &'static str {
 }
 
 /// Who waits for whom, both ways.
-struct Edges {
+struct EdgeLists {
     children: HashMap<i64, Vec<i64>>,
     parents: HashMap<i64, Vec<i64>>,
 }
 
-impl Edges {
+impl EdgeLists {
     fn of(connection: &Connection, id: WorkflowId) -> Result<Self, ReadError> {
         let mut edges = Self { children: HashMap::new(), parents: HashMap::new() };
         let mut statement = connection.prepare_cached(
@@ -171,7 +171,7 @@ fn reached(from: i64, next: &HashMap<i64, Vec<i64>>) -> HashSet<i64> {
 }
 
 /// What lies on the ways between two jobs, the two first, then by id.
-fn between(edges: &Edges, one: i64, other: i64) -> Vec<i64> {
+fn between(edges: &EdgeLists, one: i64, other: i64) -> Vec<i64> {
     let behind = reached(one, &edges.children);
     let (first, last) = if behind.contains(&other) { (one, other) } else { (other, one) };
     let (down, up) = (reached(first, &edges.children), reached(last, &edges.parents));
@@ -191,7 +191,7 @@ fn around(
     jobs: &[i64],
     hops: usize,
 ) -> Result<GraphView, ReadError> {
-    let edges = Edges::of(connection, workflow)?;
+    let edges = EdgeLists::of(connection, workflow)?;
     let mut chosen: Vec<i64> = jobs.to_vec();
     let mut known: HashSet<i64> = jobs.iter().copied().collect();
     let mut left_out = HashSet::new();
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn ways_between_two_jobs_are_found_whichever_is_named_first() {
         // 1 -> 2 -> 4, 1 -> 3 -> 4 -> 5, and 6 beside them.
-        let mut edges = Edges { children: HashMap::new(), parents: HashMap::new() };
+        let mut edges = EdgeLists { children: HashMap::new(), parents: HashMap::new() };
         for (parent, child) in [(1, 2), (1, 3), (2, 4), (3, 4), (4, 5)] {
             edges.children.entry(parent).or_default().push(child);
             edges.parents.entry(child).or_default().push(parent);

@@ -6,7 +6,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use std::sync::Arc;
-use torc_model::filter::{Comparison, Number, Test};
+use torc_model::filter::{Comparison, FilterTest, Number};
 use torc_model::ids::{JobId, WorkflowId};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -40,7 +40,7 @@ pub fn conditions(mut to: Filter, filter: &torc_model::filter::Filter) -> Filter
     to
 }
 
-fn condition(test: &Test) -> (String, Value) {
+fn condition(test: &FilterTest) -> (String, Value) {
     let attempt = |condition: &str| {
         format!(
             "EXISTS (SELECT 1 FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
@@ -49,26 +49,26 @@ fn condition(test: &Test) -> (String, Value) {
     };
     const IN: &str = "IN (SELECT value FROM json_each(?))";
     match test {
-        Test::Contains(text) => (r"j.name LIKE ? ESCAPE '\'".into(), containing(text).into()),
-        Test::Name(names) => (format!("j.name {IN}"), json(names)),
-        Test::Matches(pattern) => ("name_matches(?, j.name)".into(), pattern.clone().into()),
-        Test::Id(ids) => (format!("j.id {IN}"), json(ids)),
-        Test::Status(statuses) => {
+        FilterTest::Contains(text) => (r"j.name LIKE ? ESCAPE '\'".into(), containing(text).into()),
+        FilterTest::Name(names) => (format!("j.name {IN}"), json(names)),
+        FilterTest::Matches(pattern) => ("name_matches(?, j.name)".into(), pattern.clone().into()),
+        FilterTest::Id(ids) => (format!("j.id {IN}"), json(ids)),
+        FilterTest::Status(statuses) => {
             let codes: Vec<i64> = statuses.iter().map(|status| status.code()).collect();
             (format!("j.status {IN}"), json(&codes))
         }
-        Test::Family(names) => {
+        FilterTest::Family(names) => {
             let found = "EXISTS (SELECT 1 FROM family f WHERE f.workflow_id = j.workflow_id \
                          AND f.number = j.family AND f.name";
             (format!("{found} {IN})"), json(names))
         }
-        Test::Cause(causes) => {
+        FilterTest::Cause(causes) => {
             let words: Vec<&str> = causes.iter().map(|cause| cause.as_str()).collect();
             (attempt(&format!("a.cause {IN}")), json(&words))
         }
-        Test::Node(names) => (attempt(&format!("n.hostname {IN}")), json(names)),
-        Test::Held(is_held) => ("j.held = ?".into(), i64::from(*is_held).into()),
-        Test::Number(number, comparison, value) => {
+        FilterTest::Node(names) => (attempt(&format!("n.hostname {IN}")), json(names)),
+        FilterTest::Held(is_held) => ("j.held = ?".into(), i64::from(*is_held).into()),
+        FilterTest::Number(number, comparison, value) => {
             (compared(*number, *comparison, attempt), Value::Real(*value))
         }
     }

@@ -21,7 +21,7 @@ pub const SEVERAL: u32 = u32::MAX;
 
 /// What stands in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum PictureRows {
     /// The attempts of a runner.
     Runner,
     /// Those of a family.
@@ -43,7 +43,7 @@ impl Reader {
     pub async fn picture(
         &self,
         id: WorkflowId,
-        by: Rows,
+        by: PictureRows,
         window: Option<(i64, i64)>,
     ) -> Result<Vec<u8>, ReadError> {
         self.read(move |connection| {
@@ -124,7 +124,12 @@ fn is_bad(bar: &Bar) -> bool {
 
 impl Picture {
     /// Bars come by their start.
-    fn new(bars: Vec<Bar>, by: Rows, window: Option<(i64, i64)>, cpus: &[(i64, i64)]) -> Self {
+    fn new(
+        bars: Vec<Bar>,
+        by: PictureRows,
+        window: Option<(i64, i64)>,
+        cpus: &[(i64, i64)],
+    ) -> Self {
         let base = bars.first().map_or(0, |bar| bar.started);
         let last = bars.iter().map(|bar| bar.ended.unwrap_or(bar.started)).max().unwrap_or(base);
         let (from, until) = window.unwrap_or((base, last));
@@ -154,13 +159,18 @@ impl Picture {
 }
 
 /// Bars of a row that touch, and those that share a pixel, become one.
-fn merged<'a>(bars: impl Iterator<Item = &'a Bar>, by: Rows, from: i64, pixel: i64) -> Vec<Drawn> {
-    let mut rows: Map<Slots> = Map::default();
+fn merged<'a>(
+    bars: impl Iterator<Item = &'a Bar>,
+    by: PictureRows,
+    from: i64,
+    pixel: i64,
+) -> Vec<Drawn> {
+    let mut rows: Map<PictureSlots> = Map::default();
     let mut drawn: Vec<Drawn> = Vec::new();
     for bar in bars {
         let group = match by {
-            Rows::Runner => bar.meta >> 16,
-            Rows::Family => (bar.meta >> 4) & 0xfff,
+            PictureRows::Runner => bar.meta >> 16,
+            PictureRows::Family => (bar.meta >> 4) & 0xfff,
         };
         let end = bar.ended.unwrap_or(i64::MAX);
         let row = rows.entry(i64::from(group)).or_default();
@@ -204,14 +214,14 @@ impl Drawn {
 
 /// The slots of a row: those that are free, the first one first, and those that are taken by their end.
 #[derive(Default)]
-struct Slots {
+struct PictureSlots {
     free: BinaryHeap<Reverse<usize>>,
     taken: BinaryHeap<Reverse<(i64, usize)>>,
     /// The last bar of each slot.
     drawn: Vec<Option<usize>>,
 }
 
-impl Slots {
+impl PictureSlots {
     fn take(&mut self, start: i64, end: i64) -> usize {
         while let Some(Reverse((until, slot))) = self.taken.peek().copied()
             && until <= start
@@ -306,7 +316,7 @@ mod tests {
             bar(6, 5200, 10, 16 | DONE),
             bar(7, 5210, 10, DONE),
         ];
-        let drawn = merged(bars.iter(), Rows::Runner, 0, 100);
+        let drawn = merged(bars.iter(), PictureRows::Runner, 0, 100);
         let told: Vec<_> =
             drawn.iter().map(|one| (one.bar.id, one.bar.started, one.end, one.several)).collect();
         let expected = [(1, 0, 90, true), (3, 95, 121, true), (5, 200, 5200, false)];
@@ -326,7 +336,7 @@ mod tests {
                 )
             })
             .collect();
-        let all = Picture::new(bars.clone(), Rows::Runner, None, &[(0, 2)]);
+        let all = Picture::new(bars.clone(), PictureRows::Runner, None, &[(0, 2)]);
         assert_eq!((all.attempts, all.failed, all.last), (400_000, 400, 2_000_030));
         assert!(all.columns.len() < 20_000, "{} bars", all.columns.len());
         // Seven at once, of two CPUs each.
@@ -335,14 +345,14 @@ mod tests {
             "{:?}",
             &all.busy[500..510]
         );
-        let some = Picture::new(bars, Rows::Family, Some((1_000_000, 1_100_000)), &[]);
+        let some = Picture::new(bars, PictureRows::Family, Some((1_000_000, 1_100_000)), &[]);
         assert_eq!(some.attempts, some.columns.len() as i64, "each by itself");
         assert_eq!(some.attempts, 20_000 + 1 + 7);
     }
 
     #[test]
     fn slots_are_taken_again_when_they_are_free() {
-        let mut slots = Slots::default();
+        let mut slots = PictureSlots::default();
         assert_eq!(slots.take(0, 10), 0);
         assert_eq!(slots.take(5, 30), 1);
         assert_eq!(slots.take(10, 20), 0);

@@ -8,7 +8,7 @@ use torc_model::slurm::wire::{
     BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes,
     SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{RunnerKind, Trigger};
 use torc_model::units::Runtime;
 
@@ -184,7 +184,7 @@ async fn a_workflow_with_nodes_in_slurm_is_not_deleted_by_mistake() {
     f.store.cancel_workflow(f.id).await.expect("canceled");
     f.begin("me").await;
     for allocation in [1, 2] {
-        f.observe(allocation, Verdict::Ended(Ending::vanished()), true).await;
+        f.observe(allocation, Verdict::Ended(AllocationEnding::vanished()), true).await;
     }
     f.store.delete_workflow(f.id, false).await.expect("deleted");
 }
@@ -200,9 +200,9 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
 
     let unknown = Verdict::Unknown { why: "squeue did not answer".into() };
     assert_eq!(fixture.observe(1, unknown, true).await.unknown, 1);
-    let running = Verdict::Alive { phase: Phase::Running, reason: None };
+    let running = Verdict::Alive { phase: AllocationPhase::Running, reason: None };
     fixture.observe(1, running, false).await;
-    let ending = Ending {
+    let ending = AllocationEnding {
         state: "PREEMPTED".into(),
         cause: Cause::Preempted,
         text: "preempted".into(),
@@ -228,7 +228,7 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
     let sql = "SELECT count(*) FROM attempt WHERE state = 'failed' AND cause = 'preempted' AND return_code = -128";
     assert_eq!(fixture.scalar(sql).await, 1);
     assert_eq!(fixture.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
-    let cleaned = fixture.observe(2, Verdict::Ended(Ending::vanished()), true).await;
+    let cleaned = fixture.observe(2, Verdict::Ended(AllocationEnding::vanished()), true).await;
     assert_eq!((cleaned.allocations_ended, cleaned.pending_allocations_cleaned), (1, 1));
 }
 
@@ -259,7 +259,7 @@ async fn slurms_word_ends_no_runner_of_which_something_lives_on_this_host() {
     };
     change(&fixture, place).await;
     fixture.restart();
-    let ended = || Verdict::Ended(Ending::vanished());
+    let ended = || Verdict::Ended(AllocationEnding::vanished());
     let mut left = process("600");
     let alive = fixture.observe(1, ended(), false).await;
     assert_eq!((alive.runners_ended, alive.unknown), (0, 1), "{alive:?}");
@@ -380,7 +380,7 @@ async fn what_an_earlier_call_kept_still_counts_and_serves_one_group_only() {
         );
     }
     // One of the two is gone: what is left serves one group, and the other gets one of its own.
-    fixture.observe(1, Verdict::Ended(Ending::vanished()), true).await;
+    fixture.observe(1, Verdict::Ended(AllocationEnding::vanished()), true).await;
     for (call, made) in [(4, 1), (5, 0)] {
         let done =
             fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
@@ -426,7 +426,7 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
             .await
             .expect("set");
         fixture.restart();
-        let ending = Ending {
+        let ending = AllocationEnding {
             state: "NODE_FAIL".into(),
             cause: Cause::NodeFail,
             text: "a node failed".into(),
@@ -443,7 +443,7 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
         );
     }
     // One that never ran a job gets no successor: whatever is wrong would be wrong again.
-    let ending = Ending {
+    let ending = AllocationEnding {
         state: "FAILED".into(),
         cause: Cause::Lost,
         text: "the script failed".into(),
@@ -483,7 +483,8 @@ async fn nodes_count_in_a_forecast_from_when_slurm_plans_to_start_them() {
     assert_eq!(before.limited_by, torc_model::forecast::LimitedBy::Queue);
     assert!(before.seconds < 3_600.0, "Slurm has not said when: {before:?}");
     let start = f.scalar("SELECT max(started_ms) FROM compute_node").await + 3_600_000;
-    let waiting = Verdict::Alive { phase: Phase::Waiting, reason: Some("Priority".into()) };
+    let waiting =
+        Verdict::Alive { phase: AllocationPhase::Waiting, reason: Some("Priority".into()) };
     let item = Observation {
         id: 2,
         verdict: waiting,

@@ -6,7 +6,7 @@ use crate::store::writer::Tx;
 use torc_engine::Lost;
 use torc_model::api::{CompletionBatch, Evidence};
 use torc_model::slurm::wire::{Observation, Observations, ObservedView, SubmissionOutcome};
-use torc_model::slurm::{Ending, Verdict, state};
+use torc_model::slurm::{AllocationEnding, Verdict, state};
 use torc_model::status::{EndDetail, EvidenceSource, Trigger};
 
 /// A runner works in allocation 1.
@@ -51,7 +51,7 @@ impl Fixture {
             .expect("left");
     }
 
-    async fn slurm_says(&self, word: &str, before: Option<Ending>) -> ObservedView {
+    async fn slurm_says(&self, word: &str, before: Option<AllocationEnding>) -> ObservedView {
         let verdict = state::verdict(word, None);
         let items = vec![Observation {
             id: 1,
@@ -119,7 +119,7 @@ async fn what_explains_nothing_changes_no_cause() {
         assert_eq!(f.texts(ALLOCATION).await, [format!("complete {word} stopped")]);
     }
     let f = stopped(None).await;
-    f.observe(1, Verdict::Ended(Ending::vanished()), true).await;
+    f.observe(1, Verdict::Ended(AllocationEnding::vanished()), true).await;
     assert_eq!(f.texts(ALLOCATION).await, ["complete LEFT stopped"]);
     // What the runner knew is not forgotten.
     let f = stopped(Some(Cause::Preempted)).await;

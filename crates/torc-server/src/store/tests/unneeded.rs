@@ -7,7 +7,7 @@ use torc_model::plan::{Requirements, SlurmScheduler};
 use torc_model::slurm::wire::{
     RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome,
 };
-use torc_model::slurm::{Ending, Verdict};
+use torc_model::slurm::{AllocationEnding, Verdict};
 use torc_model::units::{Memory, Runtime};
 
 const MARKED: &str = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND unneeded_since_ms IS NOT NULL";
@@ -65,7 +65,7 @@ async fn what_no_remaining_job_could_use_is_marked_for_good() {
         2,
         "told once"
     );
-    f.observe(1, Verdict::Ended(Ending::vanished()), true).await;
+    f.observe(1, Verdict::Ended(AllocationEnding::vanished()), true).await;
     let reason = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'complete' AND reason LIKE 'no longer needed%'";
     assert_eq!(f.scalar(reason).await, 1);
     // Slurm was faster: it started, and may be used like any other.

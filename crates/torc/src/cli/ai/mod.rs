@@ -56,7 +56,7 @@ pub struct AiOptions {
 
 /// What a call of AI-assisted recovery came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Judged {
+pub struct AgentOutcome {
     /// What happened, in order, for people.
     pub lines: Vec<String>,
     /// Jobs that run again.
@@ -113,8 +113,8 @@ impl AiOptions {
         client: &Client,
         workflow: &WorkflowView,
         no_memory: bool,
-    ) -> Result<Judged> {
-        let mut judged = Judged::default();
+    ) -> Result<AgentOutcome> {
+        let mut judged = AgentOutcome::default();
         if !workflow.use_pending_failed {
             let message =
                 format!("workflow {} does not let failures wait for a verdict", workflow.id);
@@ -172,9 +172,9 @@ impl AiOptions {
         workflow: &WorkflowView,
         agent: &Agent,
         round: u32,
-        judged: &mut Judged,
+        judged: &mut AgentOutcome,
     ) -> Result<String> {
-        let limits = session::Limits {
+        let limits = session::AgentLimits {
             time: Duration::from_secs(self.ai_timeout.0),
             calls: self.ai_max_calls,
             log_dir: self.ai_log_dir.join(format!(

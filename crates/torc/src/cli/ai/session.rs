@@ -24,7 +24,7 @@ const HIDDEN: [&str; 5] =
     ["TORC_TOKEN", "TORC_TOKEN_FILE", "TORC_API_URL", "TORC_DIR", "TORC_FORMAT"];
 
 /// How far an agent may go.
-pub struct Limits {
+pub struct AgentLimits {
     /// It is stopped after this long.
     pub time: Duration,
     /// It may call tools this often.
@@ -38,7 +38,7 @@ pub async fn run(
     client: &Client,
     workflow: &WorkflowView,
     agent: &Agent,
-    limits: &Limits,
+    limits: &AgentLimits,
 ) -> Result<String> {
     make_private_dir(&limits.log_dir)?;
     // Short-lived, and not where the user's own settings of the agent would be found.
@@ -93,7 +93,7 @@ async fn start_and_wait(
     agent: &Agent,
     values: &[(&str, &str)],
     work: &Path,
-    limits: &Limits,
+    limits: &AgentLimits,
     journal: &Journal,
 ) -> Result<String> {
     for (name, content) in &agent.files {

@@ -6,22 +6,22 @@ use super::super::{Context, recover};
 use super::count;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::progress::Progress;
+use crate::output::progress::ProgressDisplay;
 use crate::output::{escape, human};
 use torc_client::{Client, Query};
 use torc_model::api::{Capacity, JobView, Page, StatusView, WorkflowView};
 use torc_model::status::JobStatus;
 use torc_model::units::Memory;
-use torc_runner::{LeaveReason, Summary};
+use torc_runner::{LeaveReason, RunnerSummary};
 
 /// Jobs that cannot run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
 
 /// What is known of a run when it ends.
 #[derive(Default)]
-pub struct End<'a> {
+pub struct RunEnd<'a> {
     /// How long it took.
-    pub progress: Option<&'a Progress>,
+    pub progress: Option<&'a ProgressDisplay>,
     /// What happened in it.
     pub recap: Option<&'a Recap>,
     /// The user stopped it.
@@ -34,7 +34,7 @@ pub async fn finish(
     client: &Client,
     workflow: &WorkflowView,
     status: &StatusView,
-    end: End<'_>,
+    end: RunEnd<'_>,
 ) -> Result<Exit> {
     let mut text = format!(
         "workflow {} {}: {} of {} succeeded",
@@ -199,7 +199,7 @@ fn spec_here(workflow: &WorkflowView) -> Option<String> {
 }
 
 /// Warns of results that the server does not know.
-pub fn tell_undelivered(context: &Context, summary: &Summary) {
+pub fn tell_undelivered(context: &Context, summary: &RunnerSummary) {
     let results = |count: u64| human::count(i64::try_from(count).unwrap_or(i64::MAX), "result");
     let kept = summary.undelivered.saturating_sub(summary.unkept);
     if kept > 0 {

@@ -5,19 +5,19 @@ mod ending;
 mod jobs;
 mod machine;
 
-pub use ending::{End, exit, finish};
+pub use ending::{RunEnd, exit, finish};
 pub use jobs::{Described, Detail, longest_running};
 
 use super::Context;
 use super::interrupt::Interrupts;
 use super::job_output::{self, JobOutput};
-use super::job_stream::Place;
+use super::job_stream::StreamPlace;
 use super::run::title;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::progress::Progress;
+use crate::output::progress::ProgressDisplay;
 use machine::{Effect, Event, Follower, Wants};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -79,7 +79,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     if status.is_complete && !has_due_action(&client, workflow.id).await? {
         context.output.talk(format_args!("{} is complete already", title(&workflow)));
-        return finish(context, &client, &workflow, &status, End::default()).await;
+        return finish(context, &client, &workflow, &status, RunEnd::default()).await;
     }
     let mut interrupts = Interrupts::listen()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
@@ -97,10 +97,10 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut job_output = None;
     if let Some(style) = show {
         let output_dir = output_dir.clone();
-        let place = Place { output_dir, workflow: workflow.id, run: status.run_id };
+        let place = StreamPlace { output_dir, workflow: workflow.id, run: status.run_id };
         job_output = Some(JobOutput::new(&client, place, style).await?);
     }
-    let progress = Progress::begin(context.output, &status);
+    let progress = ProgressDisplay::begin(context.output, &status);
     let wants = Wants { shows_output: job_output.is_some(), ..wants(context, &progress) };
     let mut display = Display {
         client: client.clone(),
@@ -147,7 +147,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
         super::ro_crate::if_wanted(context, &session.client, &workflow, &output_dir).await;
     }
     let was_stopped = follower.interrupts > 0 && !status.is_complete;
-    let end = End {
+    let end = RunEnd {
         progress: Some(&progress),
         recap: Some(&follower.recap),
         stopped_by: was_stopped.then_some(&interrupts),
@@ -218,7 +218,7 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     let mut interrupts = Interrupts::listen()?;
     let mut events = client.stream_events(workflow.id, None);
     let status = client.workflow_status(workflow.id).await?;
-    let progress = Progress::begin(context.output, &status);
+    let progress = ProgressDisplay::begin(context.output, &status);
     let wants = wants(context, &progress);
     let mut display = Display {
         client: client.clone(),
@@ -252,7 +252,7 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
                 runner.pid, workflow.id
             ));
         }
-        let end = End {
+        let end = RunEnd {
             progress: Some(&display.progress),
             recap: Some(&display.follower.recap),
             stopped_by: (!is_over).then_some(&interrupts),
@@ -303,7 +303,7 @@ async fn end_of_process(pid: i64) {
     let _ = receiver.await;
 }
 
-fn wants(context: &Context, progress: &Progress) -> Wants {
+fn wants(context: &Context, progress: &ProgressDisplay) -> Wants {
     let is_verbose = context.output.verbose > 0;
     Wants { is_verbose, is_live: progress.is_live(), shows_output: false }
 }
@@ -312,7 +312,7 @@ fn wants(context: &Context, progress: &Progress) -> Wants {
 struct Display<'a> {
     client: Client,
     workflow: WorkflowId,
-    progress: Progress,
+    progress: ProgressDisplay,
     follower: Follower,
     /// Kept for its room.
     effects: Vec<Effect>,

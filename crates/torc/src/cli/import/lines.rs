@@ -122,7 +122,7 @@ fn spec_of(
 }
 
 /// Where the value of a replacement string comes from.
-struct Source {
+struct ValueSource {
     values: Vec<String>,
     is_linked: bool,
 }
@@ -163,7 +163,10 @@ impl Parallel {
                 }
                 word if word.starts_with("-a") => {
                     let file = value(&mut at, &word[2..])?;
-                    sources.push(Source { values: lines_of(Path::new(&file))?, is_linked: false });
+                    sources.push(ValueSource {
+                        values: lines_of(Path::new(&file))?,
+                        is_linked: false,
+                    });
                 }
                 other => {
                     return Err(Error::usage_hint(
@@ -187,15 +190,15 @@ impl Parallel {
             match mark.starts_with("::::") {
                 true => {
                     for file in given {
-                        sources.push(Source { values: lines_of(Path::new(file))?, is_linked });
+                        sources.push(ValueSource { values: lines_of(Path::new(file))?, is_linked });
                     }
                 }
-                false => sources.push(Source { values: given.to_vec(), is_linked }),
+                false => sources.push(ValueSource { values: given.to_vec(), is_linked }),
             }
             marks = next;
         }
         if sources.is_empty() {
-            sources.push(Source { values: lines_of(Path::new("-"))?, is_linked: false });
+            sources.push(ValueSource { values: lines_of(Path::new("-"))?, is_linked: false });
         }
         let rows = combined(&sources, is_linked);
         let program = template.first().map_or("parallel", String::as_str);
@@ -209,9 +212,9 @@ impl Parallel {
 }
 
 /// Every combination; linked sources go along with the one before them.
-fn combined(sources: &[Source], all_linked: bool) -> Vec<Vec<String>> {
+fn combined(sources: &[ValueSource], all_linked: bool) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> = vec![Vec::new()];
-    let mut groups: Vec<Vec<&Source>> = Vec::new();
+    let mut groups: Vec<Vec<&ValueSource>> = Vec::new();
     for source in sources {
         match groups.last_mut() {
             Some(group) if source.is_linked || all_linked => group.push(source),

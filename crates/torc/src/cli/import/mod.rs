@@ -77,14 +77,14 @@ impl Args {
 impl Out {
     fn write(&self, context: &Context, spec: Value) -> Result<()> {
         let format = match &self.output {
-            Some(path) => torc_spec::Format::from_path(path).ok_or_else(|| {
+            Some(path) => torc_spec::SpecFormat::from_path(path).ok_or_else(|| {
                 Error::usage_hint(
                     format!("`{}` names no format of a spec", path.display()),
                     "end it with .yaml, .json, .json5 or .kdl",
                 )
             })?,
-            None if context.output.is_json() => torc_spec::Format::Json,
-            None => torc_spec::Format::Yaml,
+            None if context.output.is_json() => torc_spec::SpecFormat::Json,
+            None => torc_spec::SpecFormat::Yaml,
         };
         let parsed = torc_spec::Spec::from_value(spec);
         let spec = match parsed {

@@ -48,15 +48,15 @@ options, such as `ssh -F FILE`. Where the program is missing, this one is copied
 connection is lost; it must reach the server by itself (`--server`).")]
 pub struct Args {
     #[command(subcommand)]
-    command: Task,
+    command: RemoteTask,
 }
 
 #[derive(Subcommand, Debug)]
-enum Task {
+enum RemoteTask {
     /// Remember machines
-    Add(Hosts),
+    Add(HostArgs),
     /// Forget machines; their runners go on
-    Remove(Hosts),
+    Remove(HostArgs),
     /// List the machines that are remembered
     List,
     /// Start a runner on machines
@@ -70,7 +70,7 @@ enum Task {
 }
 
 #[derive(clap::Args, Debug)]
-struct Hosts {
+struct HostArgs {
     /// Machines [default: those that were added]
     #[arg(value_name = "HOST", value_parser = Host::parse)]
     hosts: Vec<Host>,
@@ -83,7 +83,7 @@ struct Hosts {
 #[derive(clap::Args, Debug)]
 struct Look {
     #[command(flatten)]
-    hosts: Hosts,
+    hosts: HostArgs,
 
     /// Directory on the machines [default: `.torc-remote` in the home directory]
     #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
@@ -166,20 +166,20 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.command {
-            Task::Add(hosts) => change(context, &hosts, |all, host| all.insert(host.clone())),
-            Task::Remove(hosts) => change(context, &hosts, |all, host| all.remove(host)),
-            Task::List => list(context, &registry::read()?),
-            Task::Run(run) => run.execute(context),
-            Task::Status(look) => look.execute(context),
-            Task::Stop(stop) => stop.execute(context),
-            Task::Logs(logs) => logs.execute(context),
+            RemoteTask::Add(hosts) => change(context, &hosts, |all, host| all.insert(host.clone())),
+            RemoteTask::Remove(hosts) => change(context, &hosts, |all, host| all.remove(host)),
+            RemoteTask::List => list(context, &registry::read()?),
+            RemoteTask::Run(run) => run.execute(context),
+            RemoteTask::Status(look) => look.execute(context),
+            RemoteTask::Stop(stop) => stop.execute(context),
+            RemoteTask::Logs(logs) => logs.execute(context),
         }
     }
 }
 
 fn change(
     context: &Context,
-    named: &Hosts,
+    named: &HostArgs,
     each: impl Fn(&mut BTreeSet<Host>, &Host) -> bool,
 ) -> Result<Exit> {
     let hosts = named.named()?;
@@ -202,7 +202,7 @@ fn list(context: &Context, hosts: &BTreeSet<Host>) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-impl Hosts {
+impl HostArgs {
     fn named(&self) -> Result<Vec<Host>> {
         let mut hosts = self.hosts.clone();
         if let Some(file) = &self.hosts_file {

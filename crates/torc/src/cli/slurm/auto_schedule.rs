@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::output::human;
 use std::path::PathBuf;
 use torc_batch::slurm::{pending_jobs, plan_regeneration};
-use torc_batch::{Allocator, BatchSystem as _, Sent, System};
+use torc_batch::{Allocator, BatchSystem as _, SentAllocation, System};
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, SlurmSchedulerView, WorkflowView};
 use torc_model::recovery::NodeShape;
@@ -189,7 +189,7 @@ pub async fn reschedule(
     workflow: &WorkflowView,
     output_dir: Option<PathBuf>,
     nodes: &NodeOptions,
-) -> Result<Option<(RegeneratedView, Vec<Sent>)>> {
+) -> Result<Option<(RegeneratedView, Vec<SentAllocation>)>> {
     let jobs = pending_jobs(client, workflow.id, &[]).await?;
     if jobs.is_empty() {
         return Ok(None);

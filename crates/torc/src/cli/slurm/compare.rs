@@ -16,7 +16,7 @@ use torc_batch::local_ms;
 use torc_batch::slurm::{Slurm, pending_jobs, plan_regeneration};
 use torc_client::Query;
 use torc_model::slurm::groups::Planned;
-use torc_model::slurm::script::{Submission, render as render_script};
+use torc_model::slurm::script::{ScriptInput, render as render_script};
 use torc_model::slurm::test_only::Start;
 
 /// Ask Slurm when allocations for a workflow would start, and what they would cost
@@ -170,7 +170,7 @@ async fn show(
 
 /// Asks Slurm with the very script that would be submitted, but for its last line.
 async fn ask(planned: &Planned, way: Way, defaults: &BTreeMap<String, Value>) -> Result<WayView> {
-    let text = render_script(&Submission {
+    let text = render_script(&ScriptInput {
         scheduler: &planned.scheduler,
         defaults,
         name: "torc-plan",

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::{Field, Table};
 use torc_batch::slurm::Slurm;
 use torc_model::slurm::cluster;
-use torc_model::slurm::doctor::{Level, examine};
+use torc_model::slurm::doctor::{FindingLevel, examine};
 
 /// Read this site's Slurm configuration and say what will hurt
 #[derive(clap::Args, Debug)]
@@ -32,8 +32,8 @@ impl Args {
             let mut table = Table::new(["", "setting", "meaning"]);
             for finding in &findings {
                 let level = match finding.level {
-                    Level::Info => "note",
-                    Level::Warning => "warning",
+                    FindingLevel::Info => "note",
+                    FindingLevel::Warning => "warning",
                 };
                 table.row([
                     Field::text(level),

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use serde_json::Value;
 use std::path::PathBuf;
 use torc_model::slurm::generate::add_to_spec;
-use torc_spec::{Format, Spec};
+use torc_spec::{Spec, SpecFormat};
 
 /// Add Slurm schedulers and actions to a spec, from what its jobs need
 #[derive(clap::Args, Debug)]
@@ -59,8 +59,8 @@ impl Args {
         add_to_spec(&mut value, &planned, &names, !self.no_actions).map_err(Error::usage)?;
         let wrong = |errors: torc_spec::Diagnostics| Error::Spec { rendered: errors.render(false) };
         let parsed = Spec::from_value(value).map_err(wrong)?;
-        let by_name = self.output.as_deref().or(Some(&self.spec)).and_then(Format::from_path);
-        let text = parsed.spec.write(by_name.unwrap_or(Format::Yaml));
+        let by_name = self.output.as_deref().or(Some(&self.spec)).and_then(SpecFormat::from_path);
+        let text = parsed.spec.write(by_name.unwrap_or(SpecFormat::Yaml));
         match &self.output {
             Some(file) => {
                 std::fs::write(file, text).map_err(Error::io("write", file))?;

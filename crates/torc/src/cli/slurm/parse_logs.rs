@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
-use torc_model::slurm::logs::{Issue, Severity, scan};
+use torc_model::slurm::logs::{Issue, LogSeverity, scan};
 
 /// Output may be endless; what went wrong last stands at its end, what went wrong first at its
 /// beginning.
@@ -57,7 +57,7 @@ impl Args {
                     })
                 })
                 .collect();
-            found.retain(|f| !self.errors_only || f.issue.severity > Severity::Warning);
+            found.retain(|f| !self.errors_only || f.issue.severity > LogSeverity::Warning);
             let total = i64::try_from(found.len()).unwrap_or(i64::MAX);
             context.output.list("issues", &found, total, || {
                 let mut table = Table::new(["slurm job", "node", "line", "meaning", "text"]);

@@ -10,7 +10,7 @@ use crate::output::human;
 use serde_json::json;
 use std::path::PathBuf;
 use torc_batch::slurm::{pending_jobs, plan_regeneration};
-use torc_batch::{Allocator, Sent};
+use torc_batch::{Allocator, SentAllocation};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::ids::JobId;
@@ -101,13 +101,13 @@ async fn send(
     client: &Client,
     workflow: &WorkflowView,
     output_dir: Option<PathBuf>,
-) -> Result<Vec<Sent>> {
+) -> Result<Vec<SentAllocation>> {
     let allocator = Allocator::new(client.clone(), super::system()?, output_dir)
         .map_err(Error::io("find", "the program"))?;
     send_waiting(&allocator, workflow.id).await
 }
 
-fn summary(done: &RegeneratedView, sent: &[Sent]) -> String {
+fn summary(done: &RegeneratedView, sent: &[SentAllocation]) -> String {
     let mut text = format!(
         "{} retired, {} made, {} asked for, {} kept\n",
         human::count(done.actions_claimed, "action"),

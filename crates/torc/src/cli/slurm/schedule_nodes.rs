@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
-use torc_batch::{Allocator, Sent, System};
+use torc_batch::{Allocator, SentAllocation, System};
 use torc_client::{Client, EventStream, Query};
 use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
@@ -100,7 +100,7 @@ impl Args {
 pub async fn send_waiting(
     allocator: &Allocator<System>,
     workflow: WorkflowId,
-) -> Result<Vec<Sent>> {
+) -> Result<Vec<SentAllocation>> {
     let mut events = events_from_now(&allocator.client, workflow).await?;
     let deadline = Instant::now() + OTHERS_PATIENCE;
     let mut sent = Vec::new();
@@ -150,7 +150,7 @@ pub async fn await_event(
 }
 
 /// What was sent, for people.
-pub fn describe(sent: &[Sent]) -> String {
+pub fn describe(sent: &[SentAllocation]) -> String {
     let mut text = String::new();
     for one in sent {
         let _ = match &one.outcome {

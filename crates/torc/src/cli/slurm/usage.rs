@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 #[derive(Serialize, Debug, Default)]
-struct UsageView {
+struct UsageTotals {
     workflow_id: i64,
     /// Slurm's accounting told how long allocations ran.
     by_accounting: bool,
@@ -69,7 +69,7 @@ impl Args {
     }
 }
 
-async fn usage(client: &Client, workflow: &WorkflowView) -> Result<UsageView> {
+async fn usage(client: &Client, workflow: &WorkflowView) -> Result<UsageTotals> {
     let query = || Query::new().add("workflow_id", workflow.id);
     let allocations = client.list_allocations(&query()).await?;
     let schedulers = client.list_slurm_schedulers(&query()).await?.items;
@@ -90,7 +90,7 @@ async fn usage(client: &Client, workflow: &WorkflowView) -> Result<UsageView> {
             sums
         });
     let now_ms = human::now_ms();
-    let mut view = UsageView { workflow_id: workflow.id.0, ..UsageView::default() };
+    let mut view = UsageTotals { workflow_id: workflow.id.0, ..UsageTotals::default() };
     view.by_accounting = !elapsed.is_empty();
     let spent = by_allocation(&runners, &jobs, &attempts);
     for allocation in &allocations {
@@ -136,7 +136,7 @@ fn seconds_of(allocation: &AllocationView, elapsed: &HashMap<String, u64>, now_m
 
 /// What one attempt held of an allocation.
 #[derive(Debug, PartialEq)]
-struct Share {
+struct AttemptShare {
     is_useful: bool,
     cause: String,
     node_seconds: f64,
@@ -146,10 +146,10 @@ fn by_allocation(
     runners: &[RunnerView],
     jobs: &[JobView],
     attempts: &[AttemptView],
-) -> HashMap<i64, Vec<Share>> {
+) -> HashMap<i64, Vec<AttemptShare>> {
     let runners: HashMap<RunnerId, &RunnerView> = runners.iter().map(|r| (r.id, r)).collect();
     let jobs: HashMap<_, &JobView> = jobs.iter().map(|j| (j.id, j)).collect();
-    let mut spent: HashMap<i64, Vec<Share>> = HashMap::new();
+    let mut spent: HashMap<i64, Vec<AttemptShare>> = HashMap::new();
     for attempt in attempts {
         let Some(runner) = attempt.compute_node_id.and_then(|id| runners.get(&id)) else {
             continue;
@@ -162,7 +162,7 @@ fn by_allocation(
             let (start, end) = (attempt.started_ms?, attempt.ended_ms?);
             Some((end - start).max(0) as f64 / 1000.0)
         });
-        spent.entry(allocation).or_default().push(Share {
+        spent.entry(allocation).or_default().push(AttemptShare {
             is_useful: attempt.state == AttemptState::Completed,
             cause: attempt.cause.map_or("other", |cause| cause.as_str()).to_owned(),
             node_seconds: seconds.unwrap_or(0.0) * share_of_node(job, &runner.capacity),
@@ -185,7 +185,7 @@ fn share_of_node(job: &JobView, capacity: &Capacity) -> f64 {
         .min(1.0)
 }
 
-fn render(view: &UsageView) -> String {
+fn render(view: &UsageTotals) -> String {
     let mut table = Table::new([
         "allocation",
         "slurm job",

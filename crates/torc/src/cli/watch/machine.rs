@@ -4,7 +4,7 @@
 //! A look at the workflow asks one question at a time: [`Watcher::decide`] takes what this look has
 //! learned so far and either needs one more answer or knows what to do.
 
-use super::super::ai::Judged;
+use super::super::ai::AgentOutcome;
 use super::super::drive::{Described, Detail, count};
 use super::super::recap::Recap;
 use crate::output::{escape, human, progress};
@@ -59,7 +59,7 @@ pub enum Event {
     /// Our own runner has left: why, and whether it did anything; or why it failed.
     RunnerLeft(Result<(LeaveReason, bool), String>),
     /// Agents have judged, or could not.
-    Judged(Result<Judged, String>),
+    Judged(Result<AgentOutcome, String>),
     /// A look at Slurm is over; what it told.
     LookedAtSlurm(Vec<String>),
 }
@@ -333,7 +333,12 @@ impl Watcher {
         }
     }
 
-    fn on_judged(&mut self, done: Result<Judged, String>, now: Instant, out: &mut Vec<Effect>) {
+    fn on_judged(
+        &mut self,
+        done: Result<AgentOutcome, String>,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
         self.is_judging = false;
         self.stale_at = Some(now);
         match done {

@@ -5,7 +5,7 @@ mod machine;
 
 use super::drive::{self, due};
 use super::interrupt::Interrupts;
-use super::recover::{self, Outcome};
+use super::recover::{self, RecoverOutcome};
 use super::references::{self, LATEST};
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -13,7 +13,7 @@ use super::{Context, ai, block_on, run, slurm};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::progress::Progress;
+use crate::output::progress::ProgressDisplay;
 use crate::output::{escape, human};
 use machine::{Answer, Effect, Event, Question, Recovered, Rules, Watcher};
 use std::fs::{File, OpenOptions};
@@ -29,7 +29,7 @@ use torc_model::api::{
 };
 use torc_model::recovery::NodeShape;
 use torc_model::status::RunnerKind;
-use torc_runner::{Runner, Shutdown, Summary};
+use torc_runner::{Runner, RunnerSummary, Shutdown};
 
 /// Names of waiting jobs that are told.
 const MAX_NAMED: i64 = 10;
@@ -95,11 +95,11 @@ struct Watch<'a> {
     args: &'a Args,
     client: Client,
     workflow: WorkflowView,
-    progress: Progress,
+    progress: ProgressDisplay,
     log: Option<File>,
     machine: Watcher,
-    own: Option<Work<std::result::Result<Summary, torc_runner::Error>>>,
-    judging: Option<Work<Result<ai::Judged>>>,
+    own: Option<Work<std::result::Result<RunnerSummary, torc_runner::Error>>>,
+    judging: Option<Work<Result<ai::AgentOutcome>>>,
     looking: Option<Work<Looked>>,
     stop: watch::Sender<Shutdown>,
     /// Away while a look is under way.
@@ -159,7 +159,7 @@ impl Args {
             context,
             args: self,
             client: client.clone(),
-            progress: Progress::begin(context.output, &status),
+            progress: ProgressDisplay::begin(context.output, &status),
             workflow,
             log,
             machine: Watcher::new(rules, last_event, Instant::now()),
@@ -202,7 +202,7 @@ impl Args {
         };
         watch.progress.end();
         let status = client.workflow_status(watch.workflow.id).await?;
-        let end = drive::End {
+        let end = drive::RunEnd {
             progress: Some(&watch.progress),
             recap: Some(&watch.machine.recap),
             stopped_by: (was_stopped && !status.is_complete).then_some(&interrupts),
@@ -282,7 +282,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, line: &str, how: fn(&Progress, &str)) {
+    fn tell(&mut self, line: &str, how: fn(&ProgressDisplay, &str)) {
         how(&self.progress, line);
         if let Some(log) = &mut self.log
             && let Err(error) = writeln!(log, "{} {line}", human::local_time(human::now_ms()))
@@ -355,12 +355,12 @@ impl Watch<'_> {
         let outcome =
             options.recover(self.context, &self.client, self.workflow.id, false, rounds, shapes);
         match outcome.await {
-            Ok(Outcome::Done(view)) => Ok(Recovered::Done {
+            Ok(RecoverOutcome::Done(view)) => Ok(Recovered::Done {
                 rounds: view.rounds,
                 again: view.jobs_to_retry.len() as i64,
                 left: view.other_failures,
             }),
-            Ok(Outcome::HookFailed(message)) => Ok(Recovered::NotDone(message)),
+            Ok(RecoverOutcome::HookFailed(message)) => Ok(Recovered::NotDone(message)),
             // Said once, with the reason; the watch then ends as the jobs did.
             Err(Error::Refused { status: 409, info }) => {
                 Ok(Recovered::NotDone(format!("no recovery: {}", escape::line(&info.message))))

@@ -27,10 +27,10 @@ pub fn run_busy(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 /// A chain that is ready to be run.
-type Chain<'a> = Box<dyn FnOnce() -> Result<Done> + 'a>;
+type Chain<'a> = Box<dyn FnOnce() -> Result<FinishedChain> + 'a>;
 
 /// A chain that was run: where its jobs wrote, and the CPU time of server and runner per job.
-struct Done {
+struct FinishedChain {
     dir: PathBuf,
     cpu_ms: f64,
 }
@@ -41,7 +41,7 @@ fn apart(bench: &Bench, jobs: usize) -> Result<Chain<'_>> {
     let created = server.create(specs::chain(jobs))?;
     Ok(Box::new(move || {
         let run = server.run(created.id, jobs)?;
-        Ok(Done { dir: server.dir.clone(), cpu_ms: run.server_ms() + run.runner_ms() })
+        Ok(FinishedChain { dir: server.dir.clone(), cpu_ms: run.server_ms() + run.runner_ms() })
     }))
 }
 
@@ -50,7 +50,7 @@ fn in_one(bench: &Bench, jobs: usize) -> Result<Chain<'_>> {
     let dir = bench.arena.workflow(&specs::chain(jobs))?;
     Ok(Box::new(move || {
         let finished = bench.arena.run(&dir)?;
-        Ok(Done { dir, cpu_ms: finished.usage.cpu.as_secs_f64() * 1e3 / jobs as f64 })
+        Ok(FinishedChain { dir, cpu_ms: finished.usage.cpu.as_secs_f64() * 1e3 / jobs as f64 })
     }))
 }
 

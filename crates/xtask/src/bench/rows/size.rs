@@ -1,6 +1,6 @@
 //! Large workflows, and the server by itself.
 
-use super::super::machine::{self, Watched};
+use super::super::machine::{self, WatchedProcess};
 use super::super::report::Figure;
 use super::super::world::Server;
 use super::super::{Bench, limit, median, simulated, specs};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 fn create_from_file(server: &Server<'_>, spec: &Value) -> Result<machine::Finished> {
     std::fs::write(server.dir.join("spec.json"), serde_json::to_vec(spec)?)?;
     let finished =
-        Watched::start(&mut server.command(&["-q", "create", "--initialize", "spec.json"]))?
+        WatchedProcess::start(&mut server.command(&["-q", "create", "--initialize", "spec.json"]))?
             .finish()?;
     if finished.status.success() {
         Ok(finished)
