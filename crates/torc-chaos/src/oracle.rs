@@ -740,7 +740,7 @@ mod tests {
                 Box::new(|f| f.history.workflows[0].jobs.retain(|job| job.name != item)),
             ),
             (
-                "each: has 5 items, not 6",
+                "each: has 6 items, not 6 and one dropped",
                 Box::new(|f| f.history.workflows[0].jobs.retain(|job| job.name != item)),
             ),
             (
@@ -768,6 +768,14 @@ mod tests {
                 Box::new(|f| {
                     let jobs = &mut f.history.workflows[0].jobs;
                     let bad = jobs.iter_mut().find(|job| job.name == BAD_ITEM).unwrap();
+                    bad.status = torc_model::status::JobStatus::Failed;
+                }),
+            ),
+            (
+                "each/dead: ended as failed, not disabled",
+                Box::new(|f| {
+                    let jobs = &mut f.history.workflows[0].jobs;
+                    let bad = jobs.iter_mut().find(|job| job.name == "each/dead").unwrap();
                     bad.status = torc_model::status::JobStatus::Failed;
                 }),
             ),
