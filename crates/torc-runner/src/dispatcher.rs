@@ -312,12 +312,18 @@ impl Dispatcher {
 
     /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
     pub fn next_alarm(&self) -> Option<Instant> {
+        if self.has_left {
+            return None;
+        }
         let exchange = self.exchange_at.filter(|_| self.exchange.is_none() && !self.is_refused);
         let phase = match &self.phase {
             DispatcherPhase::Working => {
+                // An alarm that is due and changes nothing would be due again at once: a runner
+                // that has results to deliver does not leave, however long it is idle.
                 let idle = self
                     .settings
                     .idle_limit
+                    .filter(|_| self.could_leave())
                     .and_then(|limit| self.idle_since.map(|since| since + limit));
                 let can_return = !self.is_gated() && !self.is_alone;
                 let stale =
@@ -327,7 +333,8 @@ impl Dispatcher {
                 [idle, stale, listen, given_up, self.settings.end].into_iter().flatten().min()
             }
             DispatcherPhase::Draining(_, since) => {
-                (self.lost_since.is_some() && self.active.is_empty()).then(|| *since + FAREWELL)
+                let waits_only = self.lost_since.is_some() && self.is_idle() && !self.runs_action();
+                waits_only.then(|| *since + FAREWELL)
             }
             DispatcherPhase::Leaving(..) => None,
         };

@@ -66,14 +66,8 @@ impl Dispatcher {
     }
 
     pub(super) fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_delivered = self.exchange.is_none()
-            && self.completed.is_empty()
-            && self.started.is_empty()
-            && self.doubts.len() == 0;
-        let is_idle = self.active.is_empty() && self.queue.is_empty();
-        let no_action_runs = self.actions.values().all(|action| action.has_ended);
         match &self.phase {
-            DispatcherPhase::Working if is_idle && is_delivered && self.actions.is_empty() => {
+            DispatcherPhase::Working if self.could_leave() => {
                 let is_over = |since: Instant| {
                     self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
                 };
@@ -92,7 +86,7 @@ impl Dispatcher {
                 self.say_goodbye(out);
             }
             DispatcherPhase::Working => {}
-            DispatcherPhase::Draining(reason, since) if is_idle && no_action_runs => {
+            DispatcherPhase::Draining(reason, since) if self.is_idle() && !self.runs_action() => {
                 let can_not_tell = self.is_refused
                     || (self.lost_since.is_some()
                         && (self.is_hurried
@@ -100,18 +94,41 @@ impl Dispatcher {
                             || *since + FAREWELL <= now));
                 if can_not_tell {
                     self.exit(out);
-                } else if is_delivered && self.actions.is_empty() {
+                } else if self.is_delivered() && self.actions.is_empty() {
                     self.say_goodbye(out);
                 }
             }
             DispatcherPhase::Draining(..) => {}
             DispatcherPhase::Leaving(_, is_answered) => {
-                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs)
+                if (*is_answered && self.actions.is_empty())
+                    || (self.is_hurried && !self.runs_action())
                 {
                     self.exit(out);
                 }
             }
         }
+    }
+
+    /// Nothing runs or waits to be started.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.is_empty() && self.queue.is_empty()
+    }
+
+    pub(super) fn runs_action(&self) -> bool {
+        self.actions.values().any(|action| !action.has_ended)
+    }
+
+    /// The server knows all starts and ends.
+    fn is_delivered(&self) -> bool {
+        self.exchange.is_none()
+            && self.completed.is_empty()
+            && self.started.is_empty()
+            && self.doubts.len() == 0
+    }
+
+    /// There is nothing left that would have to be done or told before leaving.
+    pub(super) fn could_leave(&self) -> bool {
+        self.is_idle() && self.is_delivered() && self.actions.is_empty()
     }
 
     /// When a runner that runs nothing leaves because the server is away. Its results are on disk.

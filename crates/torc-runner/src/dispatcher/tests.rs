@@ -81,13 +81,21 @@ impl Desk {
     fn settle(&mut self) -> Vec<String> {
         let mut out = Vec::new();
         self.dispatcher.settle(self.now, &mut out);
+        self.expect_rest();
         self.describe(out)
+    }
+
+    /// An alarm that is due although the dispatcher has just settled would wake it without end.
+    fn expect_rest(&self) {
+        let alarm = self.dispatcher.next_alarm();
+        assert!(alarm.is_none_or(|at| at > self.now), "an alarm is due again at once");
     }
 
     fn on(&mut self, event: Event) -> Vec<String> {
         let mut out = Vec::new();
         self.dispatcher.handle_event(event, self.now, &mut out);
         self.dispatcher.settle(self.now, &mut out);
+        self.expect_rest();
         self.describe(out)
     }
 
@@ -405,6 +413,22 @@ fn an_idle_runner_waits_for_a_lost_server_only_so_long_and_a_busy_one_for_ever()
     let lines = desk.settle();
     assert!(lines.contains(&"exit".into()), "{lines:?}");
     assert_eq!(desk.dispatcher.reason(), LeaveReason::OutOfContact);
+}
+
+#[test]
+fn a_runner_that_is_idle_for_too_long_rests_until_its_results_are_delivered() {
+    let mut desk = Desk::new(|s| {
+        s.idle_limit = Some(Duration::from_secs(5));
+        s.ignore_completion = true;
+    });
+    desk.settle();
+    desk.heard(&[1]);
+    desk.on(Event::ServerLost("gone".into(), None));
+    desk.ended(1, 1.0, None);
+    desk.later(6.0);
+    assert_eq!(desk.dispatcher.reason(), LeaveReason::Stopped, "it works");
+    desk.exchanged(ClaimResponse::default());
+    assert_eq!(desk.dispatcher.reason(), LeaveReason::Idle);
 }
 
 #[test]
