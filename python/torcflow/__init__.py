@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ._task import Task as Task, task as task
     from ._workflow import Workflow as Workflow
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Client": "_api",

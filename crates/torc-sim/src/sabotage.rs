@@ -70,7 +70,7 @@ pub enum Sabotage {
     ItemsNotWritten,
     /// That a map has found its items is not written.
     ExpansionNotWritten,
-    /// A map bears any number of failed items.
+    /// A map succeeds with any number of failed items.
     AnyFailureBorne,
     /// How many items of a map may run at once is forgotten.
     MapLimitsForgotten,
