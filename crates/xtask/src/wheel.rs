@@ -146,7 +146,7 @@ fn asks_for_loader(program: &[u8]) -> bool {
     })
 }
 
-/// Deflated with much effort: about a minute for the program, and 3% smaller than by `gzip -9`. More rounds gain nothing.
+/// Deflated with much effort: about a minute for the program, and 2% smaller than by `gzip -9`. More rounds gain nothing.
 pub fn deflate(content: &[u8]) -> Vec<u8> {
     let options = zopfli::Options {
         iteration_count: std::num::NonZeroU64::new(5).unwrap_or(std::num::NonZeroU64::MIN),
