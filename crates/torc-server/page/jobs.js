@@ -40,19 +40,26 @@ export async function jobs(place) {
     ],
     groups: async () => {
       if (isFlat) return [];
+      const asked = where;
       const view = await get(`/workflows/${id}/families`, { where });
-      total.textContent = count(view.total, "job");
+      tellTotal(asked, view.total);
       const found = view.families.filter((/** @type {any} */ family) => family.total);
       const head = (/** @type {any} */ family) => [h("span.quiet", count(family.total, "job")), bar(family.counts, family.total), button("only these", () => filter(`${where} family:${quote(family.name)}`.trim()))];
       // One family needs no head, and a few jobs need no opening.
       return found.length < 2 ? [] : found.map((/** @type {any} */ family) => ({ name: family.name, total: family.total, open: view.total <= SMALL, at: 0, head: head(family) }));
     },
     load: async (offset, limit, sort, reverse, family) => {
+      const asked = where;
       const page = await get("/jobs", { workflow_id: id, where: family ? `${where} family:${quote(family)}` : where, offset, limit, sort_by: sort, reverse_sort: reverse || undefined, include_last: true });
-      if (!family) total.textContent = count(page.total_count, "job");
+      if (!family) tellTotal(asked, page.total_count);
       return page;
     },
   });
+
+  /** An answer that comes after the one to a newer filter says nothing. @param {string} asked @param {number} n */
+  function tellTotal(asked, n) {
+    if (asked === where) total.textContent = count(n, "job");
+  }
 
   let timer = 0;
   function typed() {
@@ -105,6 +112,7 @@ export async function jobs(place) {
   async function save(/** @type {string} */ kind) {
     const rows = [];
     for (let offset = 0; ; offset += 1000) {
+      const asked = where;
       const page = await get("/jobs", { workflow_id: id, where, offset, limit: 1000, include_last: true });
       rows.push(...page.items);
       if (!page.items.length || rows.length >= page.total_count) break;

@@ -9,12 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torc_model::api::NotifyKind;
 
 /// What a message says.
@@ -209,9 +210,19 @@ pub fn run(
     }
     let pid =
         i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("there is no process")?;
+    let deadline = Instant::now() + limit;
     let ended = pidfd_open(pid, PidfdFlags::empty()).and_then(|fd| {
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit))
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            // A signal to this process, such as the end of a job, interrupts the wait and says
+            // nothing about the program.
+            match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
+                Err(Errno::INTR) => {}
+                ended => return ended,
+            }
+        }
     });
     if !matches!(ended, Ok(1..)) {
         // It is gone already at worst.

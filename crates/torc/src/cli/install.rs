@@ -96,7 +96,7 @@ impl SystemdUnit<'_> {
         // are: `/home`, `/tmp` and devices of its file systems stay as they are.
         Ok(format!(
             "# Written by `torc server install`.\n\
-             [SystemdUnit]\n\
+             [Unit]\n\
              Description=Torc, a server of workflows\n\
              Documentation=man:torc(1)\n\
              After=network-online.target\n\

@@ -308,11 +308,11 @@ const jobs = {
     await hide(true);
     let asked = 0;
     context.on("request", () => { asked++; });
-    step("change");
+    step("reset");
     await rest[0].waitForTimeout(6000);
     if (asked) wrong(`hidden tabs asked ${asked} times`);
     await hide(false);
-    for (const [i, tab] of rest.entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("ready"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 2} tells of nothing when it is seen again`));
+    for (const [i, tab] of rest.entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("uninitialized"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 2} tells of nothing when it is seen again`));
     const other = await open(await browser.newContext());
     task.tolerate = true;
     await other.goto(task.link);
