@@ -44,6 +44,8 @@ pub struct MapJob {
 pub(super) struct Maps {
     maps: BTreeMap<JobIx, MapJob>,
     item_of: BTreeMap<JobIx, JobIx>,
+    /// Maps that have ended in the move that is under way.
+    ended: Vec<JobIx>,
 }
 
 /// How the items of a map stand.
@@ -271,17 +273,34 @@ impl Workflow {
         self.map_of(index).is_some_and(|map| !self.gathers(map))
     }
 
+    /// Remembers a map that has ended, for the end of the move.
+    pub(super) fn note_ended_map(&mut self, index: JobIx) {
+        if self.maps.maps.contains_key(&index) {
+            self.maps.ended.push(index);
+        }
+    }
+
     /// A map that has ended without looking for its items again runs none of those that it found
     /// before. Left as they are, they would keep the workflow from ever being complete.
     pub(super) fn cancel_dormant_items(&mut self) {
-        if self.maps.item_of.is_empty() {
+        for map in std::mem::take(&mut self.maps.ended) {
+            self.cancel_items_of(map);
+        }
+    }
+
+    /// The same for all maps: which of them have ended is looked up, not remembered.
+    pub(super) fn cancel_all_dormant_items(&mut self) {
+        self.maps.ended = self.maps.maps.keys().copied().collect();
+        self.cancel_dormant_items();
+    }
+
+    fn cancel_items_of(&mut self, index: JobIx) {
+        if !self.jobs[index].status().is_final() || self.gathers(index) {
             return;
         }
-        let is_over = |map: JobIx| self.jobs[map].status().is_final() && !self.gathers(map);
-        let waits = |item: JobIx| self.jobs[item].status() == JobStatus::Uninitialized;
-        let items = self.maps.item_of.iter().filter(|(item, map)| waits(**item) && is_over(**map));
-        let items: Vec<JobIx> = items.map(|(item, _)| *item).collect();
-        for item in items {
+        let waits = |item: &JobIx| self.jobs[*item].status() == JobStatus::Uninitialized;
+        let items = self.map(index).into_iter().flat_map(|map| map.items.iter().copied());
+        for item in items.filter(waits).collect::<Vec<_>>() {
             self.shift(item, JobEvent::Canceled, Some(StatusReason::DependencyFailed));
         }
     }

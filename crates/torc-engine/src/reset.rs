@@ -130,7 +130,7 @@ impl Workflow {
             self.requeue_ready(now);
             self.begin_idle();
         }
-        self.cancel_dormant_items();
+        self.cancel_all_dormant_items();
         let complete = self.is_complete();
         self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
         self.event(

@@ -325,6 +325,9 @@ impl Workflow {
         self.record_job(index);
         self.note_for_actions(index);
         self.order.is_reopened |= was.is_final() && !next.is_final();
+        if next.is_final() {
+            self.note_ended_map(index);
+        }
         true
     }
 
