@@ -1,11 +1,13 @@
 //! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
 //! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask sched` judges the
 //! order of jobs, see `docs/scheduling.md`. `cargo xtask team` loads a server as a team
-//! would, see `docs/server.md`. `cargo xtask wheel` writes the Python package, `cargo xtask dist` all others.
+//! would, see `docs/server.md`. `cargo xtask mutants` asks whether tests
+//! notice changes of the engine, see `docs/reliability.md`. `cargo xtask wheel` writes the Python package, `cargo xtask dist` all others.
 
 mod bench;
 mod counts;
 mod dist;
+mod mutants;
 mod recovery;
 mod sched;
 mod team;
@@ -24,6 +26,8 @@ enum Xtask {
     Counts(counts::Args),
     /// Write packages of the program: tar, deb, checksums, recipes
     Dist(dist::Args),
+    /// Change the engine and ask whether tests notice
+    Mutants(mutants::Args),
     /// Decide failures whose right action is known, and compare with simpler deciders
     Recovery(recovery::Args),
     /// Measure how good the order of jobs is, with the real engine and simulated time
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Xtask::Bench(args) => args.execute(),
         Xtask::Counts(args) => args.execute(),
         Xtask::Dist(args) => args.execute(),
+        Xtask::Mutants(args) => args.execute(),
         Xtask::Recovery(args) => args.execute(),
         Xtask::Sched(args) => args.execute(),
         Xtask::Team(args) => args.execute(),

@@ -25,12 +25,21 @@ pub struct Args {
 
 const MIB: i64 = 1 << 20;
 
-/// One failure.
-struct Case {
+/// What is known of a failure that deciders are not told.
+#[derive(serde::Deserialize)]
+struct KnownTruth {
     family: String,
     name: String,
-    truth: String,
+    /// The right action.
+    #[serde(rename = "truth")]
+    action: String,
+    /// The kinds that are right.
     kinds: Vec<Kind>,
+}
+
+/// One failure.
+struct Case {
+    known: KnownTruth,
     cause: Cause,
     exit: Option<i64>,
     signal: Option<i64>,
@@ -50,10 +59,8 @@ struct Case {
 /// A failure as it was recorded: what its attempt left, and what really helped.
 #[derive(serde::Deserialize)]
 struct Recorded {
-    family: String,
-    name: String,
-    truth: String,
-    kinds: Vec<Kind>,
+    #[serde(flatten)]
+    known: KnownTruth,
     cause: Cause,
     return_code: Option<i64>,
     signal: Option<i64>,
@@ -72,12 +79,12 @@ struct Recorded {
 
 fn recorded(file: &Path) -> Result<Vec<Case>> {
     let case = |line: &str| -> Result<Case> {
-        let r: Recorded = serde_json::from_str(line)?;
+        let mut r: Recorded = serde_json::from_str(line)?;
+        if r.known.action == "retry_same" {
+            r.known.action = "again".into();
+        }
         Ok(Case {
-            family: r.family,
-            name: r.name,
-            truth: if r.truth == "retry_same" { "again".into() } else { r.truth },
-            kinds: r.kinds,
+            known: r.known,
             cause: r.cause,
             exit: r.return_code,
             signal: r.signal,
@@ -123,8 +130,10 @@ impl Args {
             Some(file) => recorded(file)?,
             None => read(&crate::root()?.join("crates/xtask/recovery"))?,
         };
-        let families =
-            cases.iter().map(|c| c.family.as_str()).collect::<std::collections::BTreeSet<_>>();
+        let families = cases
+            .iter()
+            .map(|c| c.known.family.as_str())
+            .collect::<std::collections::BTreeSet<_>>();
         println!("{} failures of {} files\n", cases.len(), families.len());
         println!(
             "{:<34} {:>9} {:>9} {:>12} {:>13} {:>11}",
@@ -158,10 +167,11 @@ impl Args {
         println!("{}", row("torc without text, third time", &cases, &blind));
         println!("{}", row("torc, third time", &cases, &third_time(&cases, Sees::All)));
         let with_kind: Vec<_> =
-            cases.iter().zip(&own).filter(|(c, _)| !c.kinds.is_empty()).collect();
-        let right = with_kind.iter().filter(|(c, a)| a.kind.is_some_and(|k| c.kinds.contains(&k)));
+            cases.iter().zip(&own).filter(|(c, _)| !c.known.kinds.is_empty()).collect();
+        let right =
+            with_kind.iter().filter(|(c, a)| a.kind.is_some_and(|k| c.known.kinds.contains(&k)));
         println!("\nkind right {:.1}%", 100.0 * right.count() as f64 / with_kind.len() as f64);
-        let right_action = |c: &Case, a: &Answer| a.action == c.truth;
+        let right_action = |c: &Case, a: &Answer| a.action == c.known.action;
         let pairs: Vec<(f64, bool)> =
             cases.iter().zip(&own).map(|(c, a)| (a.confidence, right_action(c, a))).collect();
         println!("calibration error against the action {:.1}%", 100.0 * calibration(&pairs));
@@ -176,19 +186,23 @@ impl Args {
             for (case, answer) in cases.iter().zip(&own) {
                 let kind = answer.kind.map_or("-", Kind::as_str);
                 if !answer.is_decided {
-                    println!("asks   {}/{}: {kind}", case.family, case.name);
+                    println!("asks   {}/{}: {kind}", case.known.family, case.known.name);
                 }
-                if answer.action != case.truth {
+                if answer.action != case.known.action {
                     println!(
                         "ACTION {}/{}: {} is said, {} is right ({kind}, {:.2})",
-                        case.family, case.name, answer.action, case.truth, answer.confidence
+                        case.known.family,
+                        case.known.name,
+                        answer.action,
+                        case.known.action,
+                        answer.confidence
                     );
-                } else if !case.kinds.is_empty()
-                    && !answer.kind.is_some_and(|k| case.kinds.contains(&k))
+                } else if !case.known.kinds.is_empty()
+                    && !answer.kind.is_some_and(|k| case.known.kinds.contains(&k))
                 {
                     println!(
                         "kind   {}/{}: {kind} is said, {:?} are right",
-                        case.family, case.name, case.kinds
+                        case.known.family, case.known.name, case.known.kinds
                     );
                 }
             }
@@ -260,9 +274,11 @@ fn third_time(cases: &[Case], sees: Sees) -> Vec<Answer> {
         for (case, answer) in cases.iter().zip(&answers) {
             let Some(fingerprint) = &answer.fingerprint else { continue };
             let (tried, outcome) = match Tried::parse(&answer.action) {
-                Some(tried) if answer.action == case.truth => (tried, RetryOutcome::Succeeded),
+                Some(tried) if answer.action == case.known.action => {
+                    (tried, RetryOutcome::Succeeded)
+                }
                 Some(tried) => (tried, RetryOutcome::FailedSame),
-                None => match Tried::parse(&case.truth) {
+                None => match Tried::parse(&case.known.action) {
                     Some(by_person) => (by_person, RetryOutcome::Succeeded),
                     None => continue,
                 },
@@ -280,10 +296,10 @@ fn without_own_rules(cases: &[Case], is_told: bool) {
     let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (case, answer) in cases.iter().zip(&answers) {
         if let Some(rule) = &answer.rule {
-            users.entry(rule).or_default().insert(&case.family);
+            users.entry(rule).or_default().insert(&case.known.family);
         }
     }
-    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let families: BTreeSet<&str> = cases.iter().map(|case| case.known.family.as_str()).collect();
     let (mut right, mut false_retry, mut permanent) = (0, 0, 0);
     for family in &families {
         let is_own = |rule: &Rule| {
@@ -291,21 +307,22 @@ fn without_own_rules(cases: &[Case], is_told: bool) {
         };
         let all = Rules::built_in().all();
         let rest = Rules::new(all.iter().filter(|rule| !is_own(rule)).cloned().collect());
-        let of_family: Vec<&Case> = cases.iter().filter(|case| case.family == *family).collect();
+        let of_family: Vec<&Case> =
+            cases.iter().filter(|case| case.known.family == *family).collect();
         let hits = |rules: &Rules| {
             let is_right = |case: &&&Case| {
-                decided(rules, case, Sees::All, &Record::default()).action == case.truth
+                decided(rules, case, Sees::All, &Record::default()).action == case.known.action
             };
             of_family.iter().filter(is_right).count()
         };
         let without = hits(&rest);
         right += without;
-        permanent += of_family.iter().filter(|case| case.truth == "fail").count();
+        permanent += of_family.iter().filter(|case| case.known.action == "fail").count();
         false_retry += of_family
             .iter()
             .filter(|case| {
                 let answer = decided(&rest, case, Sees::All, &Record::default());
-                case.truth == "fail" && answer.action == "again"
+                case.known.action == "fail" && answer.action == "again"
             })
             .count();
         if is_told {
@@ -366,7 +383,7 @@ fn decided(rules: &Rules, case: &Case, sees: Sees, record: &Record) -> Answer {
     };
     let Some(diagnosis) = diagnose_with(rules, &facts) else { return plain("fail") };
     // Most cases of the repository are texts without a command; each is of another program.
-    let program = if case.command.is_empty() { &case.name } else { &case.command };
+    let program = if case.command.is_empty() { &case.known.name } else { &case.command };
     let fingerprint = Fingerprint::new(program, &facts, Some(&diagnosis));
     let last = PastFailure {
         fingerprint: fingerprint.id.clone(),
@@ -450,16 +467,18 @@ fn seed_words(case: &Case) -> &'static str {
 fn row(name: &str, cases: &[Case], answers: &[Answer]) -> String {
     let share = |of: usize, all: usize| 100.0 * of as f64 / all.max(1) as f64;
     let pairs: Vec<(&Case, &Answer)> = cases.iter().zip(answers).collect();
-    let right = pairs.iter().filter(|(c, a)| a.action == c.truth).count();
-    let permanent: Vec<_> = pairs.iter().filter(|(c, _)| c.truth == "fail").collect();
-    let recoverable: Vec<_> = pairs.iter().filter(|(c, _)| c.truth != "fail").collect();
+    let right = pairs.iter().filter(|(c, a)| a.action == c.known.action).count();
+    let permanent: Vec<_> = pairs.iter().filter(|(c, _)| c.known.action == "fail").collect();
+    let recoverable: Vec<_> = pairs.iter().filter(|(c, _)| c.known.action != "fail").collect();
     let f1: f64 = ["again", "more_memory", "more_time", "fail"]
         .iter()
         .map(|action| {
-            let hit =
-                pairs.iter().filter(|(c, a)| c.truth == **action && a.action == **action).count();
+            let hit = pairs
+                .iter()
+                .filter(|(c, a)| c.known.action == **action && a.action == **action)
+                .count();
             let said = pairs.iter().filter(|(_, a)| a.action == **action).count();
-            let meant = pairs.iter().filter(|(c, _)| c.truth == **action).count();
+            let meant = pairs.iter().filter(|(c, _)| c.known.action == **action).count();
             if said + meant == 0 { 0.0 } else { 2.0 * hit as f64 / (said + meant) as f64 }
         })
         .sum::<f64>()
@@ -525,10 +544,12 @@ fn one(family: &str, head: &str, body: &str) -> Result<Case> {
     excerpts.push(excerpt(Stream::Stdout, stdout));
     excerpts.retain(|e| !e.text.trim().is_empty());
     let mut case = Case {
-        family: family.into(),
-        name: name.into(),
-        truth: truth.into(),
-        kinds: kinds.ok_or("unknown kind")?,
+        known: KnownTruth {
+            family: family.into(),
+            name: name.into(),
+            action: truth.into(),
+            kinds: kinds.ok_or("unknown kind")?,
+        },
         cause: Cause::Exit,
         exit: None,
         signal: None,
@@ -579,8 +600,8 @@ mod tests {
     fn most_failures_get_the_right_action() {
         let cases = read(&crate::root().unwrap().join("crates/xtask/recovery")).unwrap();
         assert!(cases.len() >= 150, "{}", cases.len());
-        let right = cases.iter().filter(|c| torc(c, Sees::All).action == c.truth).count();
-        let bugs: Vec<_> = cases.iter().filter(|c| c.truth == "fail").collect();
+        let right = cases.iter().filter(|c| torc(c, Sees::All).action == c.known.action).count();
+        let bugs: Vec<_> = cases.iter().filter(|c| c.known.action == "fail").collect();
         let again = bugs.iter().filter(|c| torc(c, Sees::All).action == "again").count();
         assert!(right as f64 >= cases.len() as f64 * 0.95, "{right} of {}", cases.len());
         assert!(again as f64 <= bugs.len() as f64 * 0.02, "{again} of {} bugs", bugs.len());

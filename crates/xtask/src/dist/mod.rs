@@ -86,6 +86,7 @@ pub fn program(root: &Path, version: &str) -> Result<PathBuf> {
         .args(["rustc", "--locked", "--profile", "dist", "-p", "torc", "--bin", "torc"])
         .arg("--message-format=json-render-diagnostics")
         .args(["--", "-C", "target-feature=+crt-static", "-C", PACKED])
+        .args(FOLDED.iter().flat_map(|argument| ["-C", argument]))
         .env("TORC_VERSION", version)
         .current_dir(root)
         .stderr(Stdio::inherit())
@@ -99,6 +100,11 @@ pub fn program(root: &Path, version: &str) -> Result<PathBuf> {
 /// Where the program is placed in memory is chosen when it starts. The list of addresses that change with it takes a bit each
 /// instead of 24 bytes. glibc 2.36 reads it; with an older one the program does not start, and making the packages fails.
 const PACKED: &str = "link-arg=-Wl,-z,pack-relative-relocs";
+
+/// Functions with equal instructions become one. Only LLD can do that, which Rust links with on x86-64; nothing in the
+/// program asks whether two functions have the same address.
+const FOLDED: &[&str] =
+    if cfg!(target_arch = "x86_64") { &["link-arg=-Wl,--icf=all"] } else { &[] };
 
 impl Args {
     pub fn execute(&self) -> Result<()> {
