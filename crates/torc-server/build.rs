@@ -10,11 +10,14 @@ mod page_squeeze;
 
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::{env, fs};
 use zopfli::{Format, Options, compress};
 
 const DOCUMENT: &str = "../../docs/openapi.json";
+/// How often the packer looks for a shorter way; each time takes a thirtieth of a second.
+const PATIENCE: NonZeroU64 = NonZeroU64::new(60).unwrap();
 
 fn main() {
     println!("cargo::rerun-if-changed={DOCUMENT}");
@@ -39,7 +42,8 @@ fn page(out: &Path) {
         [("page.js", script), ("style.css", read("style.css")), ("icon.svg", read("icon.svg"))]
     {
         let mut packed = Vec::new();
-        compress(Options::default(), Format::Zlib, text.as_bytes(), &mut packed).expect("memory");
+        let patient = Options { iteration_count: PATIENCE, ..Options::default() };
+        compress(patient, Format::Zlib, text.as_bytes(), &mut packed).expect("memory");
         fs::write(out.join(format!("{name}.deflated")), packed).expect("a packed file");
     }
 }
@@ -52,12 +56,12 @@ fn operations(document: &Value) -> String {
             let id = operation["operationId"].as_str().expect("an operation's id");
             let method = method.to_uppercase();
             let tokens = match operation["security"].as_array().map(Vec::as_slice) {
-                None => "Tokens::Owner".to_owned(),
+                None => "TokenNeed::Owner".to_owned(),
                 Some([one]) if one["token"].is_array() => {
-                    format!("Tokens::Also(&{})", one["token"])
+                    format!("TokenNeed::Also(&{})", one["token"])
                 }
                 Some([one]) if *one == Value::Object(serde_json::Map::new()) => {
-                    "Tokens::None".into()
+                    "TokenNeed::None".into()
                 }
                 Some(other) => panic!("{id}: what does the security {other:?} mean?"),
             };

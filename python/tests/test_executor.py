@@ -499,3 +499,16 @@ def test_auto_is_slurm_where_sbatch_is_found_and_local_elsewhere(flow: Path, mon
     (found / "sbatch").chmod(0o755)
     with torcflow.Executor("test") as executor:
         assert executor.backend == "slurm"
+
+
+def test_slurm_without_an_account_is_refused_before_a_call_is_taken(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_ACCOUNT", raising=False)
+    monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
+    with torcflow.Executor("test", backend="slurm") as executor:
+        with pytest.raises(ValueError, match="account=.*SBATCH_ACCOUNT.*backend='local'"):
+            executor.submit(square, 3)
+    with torcflow.Executor("test", backend="local") as executor:
+        assert executor.submit(square, 3).result(timeout=60) == 9
+    # What is known costs nothing.
+    with torcflow.Executor("test", backend="slurm") as executor:
+        assert executor.submit(square, 3).result(timeout=60) == 9

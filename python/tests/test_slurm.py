@@ -52,6 +52,14 @@ def test_calls_run_in_allocations_and_errors_come_back(flow: Path) -> None:
         assert executor.progress().known == 1
 
 
+def test_calls_that_cannot_be_planned_fail_and_are_free_for_another_try(flow: Path) -> None:
+    with torcflow.Executor("test", backend="slurm", account="abc", partition="nowhere") as executor:
+        error = executor.submit(pow, 3, 2).exception(timeout=60)
+        assert isinstance(error, torcflow.TorcError) and "nowhere" in str(error)
+    with torcflow.Executor("test", backend="local") as executor:
+        assert executor.submit(pow, 3, 2).result(timeout=60) == 9
+
+
 def test_a_canceled_allocation_costs_no_call(flow: Path) -> None:
     log = flow / "log"
     with torcflow.Executor("test", backend="slurm", memory="200m", time="1m", account="abc") as executor:

@@ -56,7 +56,7 @@ class AddMember(TypedDict):
     role: NotRequired[GroupRole | None]
     user_name: str
 Adjustable = Literal['memory', 'runtime', 'timeout', 'num_cpus', 'num_gpus']
-AdjustmentView = dict[str, Any]
+AdjustmentView = TypedDict('AdjustmentView', {'attempt_id': int, 'by': str, 'created_ms': int, 'field': Adjustable, 'from': NotRequired[int | None], 'id': int, 'job_id': JobId, 'job_name': str, 'run_id': int, 'to': int, 'why': str, 'workflow_id': WorkflowId})
 AllocationEnd = Literal['reported', 'vanished', 'left', 'refused', 'not_sent']
 class AllocationLogView(TypedDict):
     allocation_id: int
@@ -102,7 +102,7 @@ class AllocationView(TypedDict):
     workflow_id: WorkflowId
 class Allocations(TypedDict):
     items: list[AllocationView]
-class ApplyOptions(TypedDict):
+class ApplyRequest(TypedDict):
     dry_run: NotRequired[bool]
     failed: NotRequired[bool]
     force: NotRequired[bool]
@@ -110,10 +110,10 @@ class ApplyOptions(TypedDict):
     revision: NotRequired[int | None]
     run_id: NotRequired[int | None]
     running: NotRequired[RunningJobs]
+    spec: NotRequired[dict[str, Any] | None]
     spec_path: NotRequired[str | None]
     touch: NotRequired[bool]
     user: NotRequired[str | None]
-ApplyRequest = dict[str, Any]
 class ApplyView(TypedDict):
     counts: PlanCounts
     dry_run: bool
@@ -300,7 +300,30 @@ class ClassifyView(TypedDict):
 class CompletionBatch(TypedDict):
     items: list[CompletionReport]
     runner_id: RunnerId
-CompletionReport = dict[str, Any]
+class CompletionReport(TypedDict):
+    avg_cpu_percent: NotRequired[float | None]
+    avg_memory_bytes: NotRequired[int | None]
+    cause: NotRequired[Cause | None]
+    cpu_seconds: NotRequired[float | None]
+    detail: NotRequired[EndDetail | None]
+    ended_ms: int
+    error: NotRequired[str | None]
+    evidence: NotRequired[list[Evidence]]
+    exec_seconds: float
+    id: AttemptId
+    observed: NotRequired[Observed | None]
+    peak_cpu_percent: NotRequired[float | None]
+    peak_memory_bytes: NotRequired[int | None]
+    return_code: int
+    script: NotRequired[ScriptResult | None]
+    signal: NotRequired[int | None]
+    started_ms: int
+    stderr_path: NotRequired[str | None]
+    stderr_tail: NotRequired[str | None]
+    stderr_tail_start: NotRequired[int | None]
+    stdout_path: NotRequired[str | None]
+    steps: NotRequired[Any]
+    token: str
 class Counts(TypedDict):
     failed_other: int
     failed_same: int
@@ -624,7 +647,16 @@ class KnownFailure(TypedDict):
     fingerprint: Fingerprint
     outcomes: list[KnownOutcome]
     seen_ms: int
-KnownOutcome = dict[str, Any]
+class KnownOutcome(TypedDict):
+    action: Tried
+    day: int
+    failed_other: int
+    failed_same: int
+    needed_bytes: NotRequired[int | None]
+    needed_seconds: NotRequired[float | None]
+    succeeded: int
+    tries: int
+    workflow: str
 class LastAttempt(TypedDict):
     attempt_id: int
     cause: NotRequired[Cause | None]
@@ -1388,7 +1420,11 @@ class SpawnedJobs(TypedDict):
 class StartBatch(TypedDict):
     items: list[StartReport]
     runner_id: RunnerId
-StartReport = dict[str, Any]
+class StartReport(TypedDict):
+    at_ms: int
+    id: AttemptId
+    pid: int
+    token: str
 StatusReason = Literal['dependency_failed', 'waits_for_items', 'too_many_items_failed', 'given_up', 'item_gone', 'dropped', 'canceled_by_user', 'disabled_by_user', 'classified_permanent', 'removed', 'accepted']
 class StatusView(TypedDict):
     active_runners: int
@@ -1431,7 +1467,17 @@ class SubmissionReport(TypedDict):
     workflow_id: WorkflowId
 class SyncRequest(TypedDict):
     dry_run: NotRequired[bool]
-TokenCreated = dict[str, Any]
+class TokenCreated(TypedDict):
+    access_group_id: NotRequired[int | None]
+    created_ms: int
+    expires_ms: NotRequired[int | None]
+    id: int
+    last_used_ms: NotRequired[int | None]
+    name: NotRequired[str | None]
+    role: Role
+    token: str
+    user: str
+    workflow_id: NotRequired[WorkflowId | None]
 class TokenView(TypedDict):
     access_group_id: NotRequired[int | None]
     created_ms: int

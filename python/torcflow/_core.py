@@ -125,6 +125,11 @@ class Core:
                 self.first_at = self.last_at = -1.0
             self.wake()
 
+    def _any_unknown(self, futures: list[Future[Any]]) -> bool:
+        """Whether a call has neither a value nor a batch that it is in."""
+        names = [future._torcflow_name for future in futures]
+        return not set(names) <= self.store.known(names).keys() | self.store.pending(names).keys()
+
     def submit(self, futures: list[Future[Any]], at_once: bool = False) -> None:
         """Takes new calls."""
         with self.lock:
@@ -132,6 +137,11 @@ class Core:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             if self.broken is not None:
                 raise TorcError(f"the executor's thread has ended: {self.broken}") from self.broken
+            if self.backend == "slurm" and not self.slurm["account"] and self._any_unknown(futures):
+                raise ValueError(
+                    "the calls would go to Slurm, and no account was named that pays: give the executor `account=...` or "
+                    "set SBATCH_ACCOUNT; `backend='local'` runs them on this machine"
+                )
             now = time.monotonic()
             was_empty = not self.queue
             if was_empty:

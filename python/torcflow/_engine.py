@@ -42,13 +42,22 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
+class WrongCall(TorcError):
+    """`torc` says that what it was asked for is wrong: asking again does not help."""
+
+
+# With this code `torc` ends when the call or the spec is wrong.
+WRONG_CALL = 2
+
+
 def run(args: list[str], cwd: Optional[str] = None) -> str:
     """Runs `torc` to its end; what it printed."""
     done = subprocess.run(
         [program(), *args], capture_output=True, text=True, env=environment(), cwd=cwd, stdin=subprocess.DEVNULL
     )
     if done.returncode != 0:
-        raise TorcError(done.stderr.strip() or f"`torc {' '.join(args)}` ended with {done.returncode}")
+        kind = WrongCall if done.returncode == WRONG_CALL else TorcError
+        raise kind(done.stderr.strip() or f"`torc {' '.join(args)}` ended with {done.returncode}")
     return done.stdout
 
 

@@ -66,6 +66,7 @@ class Executor(concurrent.futures.Executor):
             import shutil
 
             backend = "slurm" if shutil.which("sbatch") else "local"
+        account = account or os.environ.get("SBATCH_ACCOUNT") or os.environ.get("SLURM_ACCOUNT")
         slurm = {"account": account, "partition": partition}
         grace_seconds = parse_seconds(grace)
         if grace_seconds is None or grace_seconds < 0:

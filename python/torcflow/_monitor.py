@@ -68,8 +68,9 @@ class Monitor:
             with self.core.lock:
                 self.core.broken = error
                 left = [future for future in self.core.futures.values() if not future.done()]
+            why = str(error) if isinstance(error, TorcError) else repr(error)
             for future in left:
-                self.core.fail(future, TorcError(f"the executor's thread has ended: {error!r}"))
+                self.core.fail(future, TorcError(f"the executor's thread has ended: {why}"))
             if not isinstance(error, TorcError):
                 raise
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from . import _segment
 from ._arguments import dump
 from ._batch import Batch
+from ._engine import WrongCall
 from ._errors import TorcError
 from ._future import Future, dependency_failed, options_of, went_badly
 from ._http import ApiError, Connection
@@ -124,9 +125,15 @@ class Sender:
     def create(self, batch: Batch) -> Optional[Connection]:
         """Creates the workflow of a batch, or finds it, and sees to it that it is run. None if it is refused."""
         if batch.workflow is None and batch.slurm:
-            from ._slurm import submit
+            from ._slurm import plan, submit
 
-            batch.workflow = submit(self.core, batch.id, batch.spec)
+            try:
+                planned = plan(self.core, batch.id, batch.spec)
+            except WrongCall as error:
+                # Nothing of it was sent. Calls that cannot be planned are free for another try with other wishes.
+                self.drop(batch, TorcError(f"Slurm cannot be asked for nodes: {error}"))
+                return None
+            batch.workflow = submit(self.core, planned, batch.spec)
         connection = self.core.engine.server()
         if batch.workflow is None:
             # The key makes a repeat harmless: the server answers with the same workflow.

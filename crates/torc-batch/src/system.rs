@@ -13,11 +13,11 @@ pub const VARIABLE: &str = "TORC_BATCH_SYSTEM";
 /// A batch system that Torc speaks.
 #[derive(Clone, Debug)]
 pub enum System {
-    /// Slurm.
+    /// Slurm, asked by `sbatch`, `squeue`, `sacct` and `scancel`.
     Slurm(Slurm),
     /// Grid Engine.
     GridEngine(GridEngine),
-    /// OpenPBS.
+    /// OpenPBS, asked by `qsub`, `qstat` and `qdel`.
     Pbs(Pbs),
 }
 

@@ -132,12 +132,12 @@ pub fn judge(dir: &Path) -> io::Result<(u64, Vec<String>)> {
 
 fn examine(text: &str) -> (u64, Vec<String>) {
     #[derive(Default)]
-    struct Call {
+    struct PythonCall {
         begun: u64,
         ended: u64,
         got: bool,
     }
-    let mut calls: BTreeMap<&str, Call> = BTreeMap::new();
+    let mut calls: BTreeMap<&str, PythonCall> = BTreeMap::new();
     let mut problems = Vec::new();
     for line in text.lines() {
         let Some((word, number)) = line.split_once(' ') else {

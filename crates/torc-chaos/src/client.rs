@@ -1,10 +1,10 @@
 //! The client of a world: creates workflows, watches them, retries, and writes down what it was
 //! answered.
 
-use crate::history::{Answer, Created, Heard, History, Retries};
-use crate::plan::Rng;
+use crate::history::{Answer, ClientHistory, Created, Heard, Retries};
+use crate::plan::PlanRng;
 use crate::receiver::{SECRET, now};
-use crate::workload::{BAD_ITEM, DEAD_ITEM, DEAD_KEY, LIMITS, MAP, Planned};
+use crate::workload::{BAD_ITEM, DEAD_ITEM, DEAD_KEY, LIMITS, MAP, PlannedWorkflow};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +65,7 @@ pub async fn prepare(client: &Client, hook: &str) -> Result<(), Error> {
 }
 
 /// One client.
-pub struct Watcher {
+pub struct WorkloadClient {
     /// Talks to the server.
     pub client: Client,
     /// Tells the world.
@@ -73,18 +73,18 @@ pub struct Watcher {
     /// Where the workflows are submitted from.
     pub directory: String,
     /// What it did.
-    pub history: History,
+    pub history: ClientHistory,
 }
 
-impl Watcher {
+impl WorkloadClient {
     /// Works through workflows until the faults have stopped and the last one has ended.
-    pub async fn run(mut self, mut workload: Rng) -> History {
+    pub async fn run(mut self, mut workload: PlanRng) -> ClientHistory {
         self.client = self.client.with_time_limit(CALL);
         for number in 0.. {
             if self.shared.draining.load(Ordering::SeqCst) || self.shared.is_over() {
                 break;
             }
-            let planned = Planned::draw(&mut workload, number);
+            let planned = PlannedWorkflow::draw(&mut workload, number);
             let Some(id) = self.create(&planned, number).await else { break };
             self.shared.set_current(Some(id));
             self.grow(id, &planned).await;
@@ -131,7 +131,7 @@ impl Watcher {
     }
 
     /// Repeats with the same key until it is answered: it must be created once.
-    async fn create(&mut self, planned: &Planned, number: usize) -> Option<i64> {
+    async fn create(&mut self, planned: &PlannedWorkflow, number: usize) -> Option<i64> {
         let body = CreateWorkflow {
             spec: planned.first_spec(),
             user: None,
@@ -157,7 +157,7 @@ impl Watcher {
 
     /// Two people apply the whole spec at the same time, until one of them is answered: its jobs must
     /// be added once, whatever is killed meanwhile.
-    async fn grow(&mut self, id: i64, planned: &Planned) {
+    async fn grow(&mut self, id: i64, planned: &PlannedWorkflow) {
         let body = json!({"spec": planned.spec});
         let path = format!("/workflows/{id}/apply");
         while !self.shared.is_over() {

@@ -1,6 +1,6 @@
 //! What the client asked and was answered: all that may be expected to last.
 
-use crate::workload::Planned;
+use crate::workload::PlannedWorkflow;
 use std::collections::BTreeMap;
 use torc_model::api::{AttemptView, EventView, JobView};
 use torc_model::status::JobStatus;
@@ -11,7 +11,7 @@ pub struct Created {
     /// Its id.
     pub id: i64,
     /// What must come of it.
-    pub planned: Planned,
+    pub planned: PlannedWorkflow,
     /// Attempts that the client saw as completed, by job and attempt, and when it first did
     /// (microseconds since 1970).
     pub seen_completed: BTreeMap<(String, i64), i64>,
@@ -61,7 +61,7 @@ pub struct Retries {
 
 /// Everything that one client did.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct ClientHistory {
     /// In the order of creation.
     pub workflows: Vec<Created>,
     /// Requests that were answered.

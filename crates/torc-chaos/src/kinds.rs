@@ -75,14 +75,15 @@ sleep 600 if $attempt == 1;
 
 /// Who is killed, in turns.
 #[derive(Clone, Copy, Debug)]
-enum Victim {
+enum FencedVictim {
     Runner,
     Both,
     /// The guard, and the runner before it has another one.
     GuardFirst,
 }
 
-const VICTIMS: [Victim; 3] = [Victim::Runner, Victim::Both, Victim::GuardFirst];
+const VICTIMS: [FencedVictim; 3] =
+    [FencedVictim::Runner, FencedVictim::Both, FencedVictim::GuardFirst];
 
 /// Kills this often. A world is used for several kills.
 pub fn run(torc: &Path, base: &Path, kills: u64, tell: fn(&str)) -> io::Result<Fenced> {
@@ -91,7 +92,7 @@ pub fn run(torc: &Path, base: &Path, kills: u64, tell: fn(&str)) -> io::Result<F
         if rustix::process::geteuid().is_root() { &[None, Some(PLAIN_USER)] } else { &[None] };
     let mut worlds = Vec::new();
     for user in users {
-        worlds.push(World::start(torc, base, *user)?);
+        worlds.push(FencedWorld::start(torc, base, *user)?);
     }
     for n in 0..kills {
         let victim = VICTIMS[usize::try_from(n).unwrap_or(0) % VICTIMS.len()];
@@ -113,14 +114,14 @@ pub fn run(torc: &Path, base: &Path, kills: u64, tell: fn(&str)) -> io::Result<F
     Ok(total)
 }
 
-struct World {
+struct FencedWorld {
     torc: PathBuf,
     dir: tempfile::TempDir,
     user: Option<u32>,
     server: Child,
 }
 
-impl World {
+impl FencedWorld {
     fn start(torc: &Path, base: &Path, user: Option<u32>) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("torc-fence-").tempdir_in(base)?;
         if let Some(user) = user {
@@ -147,7 +148,7 @@ impl World {
         command.stdout(log.try_clone()?).stderr(log).spawn()
     }
 
-    fn round(&mut self, n: u64, victim: Victim, total: &mut Fenced) -> io::Result<()> {
+    fn round(&mut self, n: u64, victim: FencedVictim, total: &mut Fenced) -> io::Result<()> {
         let dir = self.dir.path().join(format!("r{n}"));
         for sub in ["", "lock", "pid", "overlap", "published"] {
             fs::create_dir(dir.join(sub))?;
@@ -178,12 +179,12 @@ impl World {
 
         let guard = guard_of(first.id());
         match victim {
-            Victim::Runner => first.kill()?,
-            Victim::Both => {
+            FencedVictim::Runner => first.kill()?,
+            FencedVictim::Both => {
                 guard.into_iter().for_each(kill);
                 first.kill()?;
             }
-            Victim::GuardFirst => {
+            FencedVictim::GuardFirst => {
                 guard.into_iter().for_each(kill);
                 std::thread::sleep(Duration::from_millis(200));
                 first.kill()?;
@@ -243,7 +244,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for FencedWorld {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();

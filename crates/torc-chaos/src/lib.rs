@@ -38,7 +38,7 @@ pub use campaign::{Campaign, run as run_campaign};
 pub use kinds::run as fence;
 pub use plan::Faults;
 pub use report::{Fenced, Report};
-pub use sabotage::Sabotage;
+pub use sabotage::HarnessSabotage;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct Options {
     /// How long a world may take to come to its end once the faults have stopped.
     pub patience: Duration,
     /// A defect that the harness builds in, which the oracle must find.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<HarnessSabotage>,
     /// Told what happens, a line each.
     pub tell: fn(&str),
 }

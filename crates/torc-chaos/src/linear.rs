@@ -171,8 +171,8 @@ impl State {
 mod tests {
     use super::*;
     use crate::history::Retries;
-    use crate::plan::Rng;
-    use crate::workload::Planned;
+    use crate::plan::PlanRng;
+    use crate::workload::PlannedWorkflow;
     use serde_json::json;
 
     fn event(id: i64, kind: &str, job: &str, attempt: i64, code: Option<i64>) -> EventView {
@@ -197,7 +197,7 @@ mod tests {
     fn created(answers: Vec<Answer>) -> Created {
         Created {
             id: 1,
-            planned: Planned::draw(&mut Rng::new(5), 1),
+            planned: PlannedWorkflow::draw(&mut PlanRng::new(5), 1),
             seen_completed: BTreeMap::new(),
             retries: Retries::default(),
             item_retries: Retries::default(),

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// A process of a job that said that it runs: the name of its file is `PID.START.k` when it may be
 /// killed alone, and `PID.START.n` when that would be the harness's own fault.
-pub struct Witness {
+pub struct LiveWitness {
     /// Its file.
     pub path: PathBuf,
-    /// Who.
+    /// Process id of the witness.
     pub pid: i32,
     /// When it started, in ticks.
     pub start: u64,
@@ -17,7 +17,7 @@ pub struct Witness {
     pub may_be_killed: bool,
 }
 
-impl Witness {
+impl LiveWitness {
     /// It runs.
     pub fn lives(&self) -> bool {
         kinds::start_of(self.pid) == Some(self.start)
@@ -25,12 +25,12 @@ impl Witness {
 }
 
 /// All that said that they run and not that they end. Killed ones cannot take themselves off.
-pub fn witnesses(dir: &Path) -> Vec<Witness> {
+pub fn witnesses(dir: &Path) -> Vec<LiveWitness> {
     let read = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.to_owned();
         let mut words = name.split('.');
         let (pid, start) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Witness { path, pid, start, may_be_killed: words.next() == Some("k") })
+        Some(LiveWitness { path, pid, start, may_be_killed: words.next() == Some("k") })
     };
     let entries = fs::read_dir(dir.join("live")).into_iter().flatten().flatten();
     entries.filter_map(|entry| read(entry.path())).collect()

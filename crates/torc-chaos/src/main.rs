@@ -5,6 +5,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Faults of power and disk, which are played from a recorded run
+#[derive(clap::Args)]
+struct StorageFaults {
+    /// Cut the power at every moment of a recorded run, instead
+    #[arg(long, conflicts_with = "fence")]
+    power: bool,
+
+    /// Fill the disk at every write, instead
+    #[arg(long, conflicts_with_all = ["fence", "power"])]
+    full_disk: bool,
+
+    /// How many power cuts or full disks
+    #[arg(long, default_value_t = 200)]
+    cuts: usize,
+
+    /// Overlook flushes of files with this in their path, such as `torc.db-wal`: that must be found
+    #[arg(long, requires = "power", value_name = "PART")]
+    forget_flushes: Option<String>,
+}
+
 /// Kill the server, the runners and the jobs of real workflows, again and again, and let an oracle
 /// decide
 #[derive(Parser)]
@@ -71,25 +91,12 @@ struct Args {
     #[arg(long)]
     fence: bool,
 
-    /// Cut the power at every moment of a recorded run, instead
-    #[arg(long, conflicts_with = "fence")]
-    power: bool,
-
-    /// Fill the disk at every write, instead
-    #[arg(long, conflicts_with_all = ["fence", "power"])]
-    full_disk: bool,
-
-    /// How many power cuts or full disks
-    #[arg(long, default_value_t = 200)]
-    cuts: usize,
-
-    /// Overlook flushes of files with this in their path, such as `torc.db-wal`: that must be found
-    #[arg(long, requires = "power", value_name = "PART")]
-    forget_flushes: Option<String>,
+    #[command(flatten)]
+    storage: StorageFaults,
 
     /// Build a defect in with processes of the harness: it must be found
     #[arg(long, value_enum)]
-    sabotage: Option<torc_chaos::Sabotage>,
+    sabotage: Option<torc_chaos::HarnessSabotage>,
 
     /// The program has no failpoints (a release build)
     #[arg(long)]
@@ -116,18 +123,18 @@ fn main() -> ExitCode {
         let report = torc_chaos::fence(&torc, &dir, args.kills, tell);
         return conclude(report.map(|report| (report.to_string(), report.violations)));
     }
-    if args.full_disk {
-        let report = torc_chaos::power::full_disks(&torc, &dir, 1..=args.cuts, tell);
+    if args.storage.full_disk {
+        let report = torc_chaos::power::full_disks(&torc, &dir, 1..=args.storage.cuts, tell);
         return conclude(report.map(|report| (report.to_string(), report.violations)));
     }
-    if args.power {
+    if args.storage.power {
         let report = torc_chaos::power::run(&torc_chaos::power::Options {
             torc,
             dir,
             seed: args.seed,
-            cuts: args.cuts,
+            cuts: args.storage.cuts,
             worlds: args.worlds.unwrap_or(cores),
-            forget_flushes: args.forget_flushes,
+            forget_flushes: args.storage.forget_flushes,
             tell,
         });
         return conclude(report.map(|report| (report.to_string(), report.violations)));

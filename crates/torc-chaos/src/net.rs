@@ -1,7 +1,7 @@
 //! A wire between a runner and the server that can be cut, slowed down, made deaf in one direction,
 //! made to repeat what it carries, or torn in the middle of an answer.
 
-use crate::space::Space;
+use crate::space::NetworkSpace;
 use socket2::SockRef;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -99,7 +99,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Its network.
-    pub space: Space,
+    pub space: NetworkSpace,
     /// Its port.
     pub port: u16,
 }
@@ -119,7 +119,7 @@ pub struct Wire {
 
 impl Wire {
     /// Leads from one network to a port of the server's, until the process ends.
-    pub fn start(from: &Space, server: Server) -> io::Result<Self> {
+    pub fn start(from: &NetworkSpace, server: Server) -> io::Result<Self> {
         let listener = from.inside(|| TcpListener::bind("127.0.0.1:0"))?;
         let port = listener.local_addr()?.port();
         let state = Arc::new(State::default());
@@ -267,7 +267,7 @@ mod tests {
     fn each_trouble_does_what_its_name_says() {
         let long = Duration::from_secs(60);
         let (port, heard) = server();
-        let here = Space::default();
+        let here = NetworkSpace::default();
         let wire = Wire::start(&here, Server { space: here.clone(), port }).unwrap();
         let count = || *heard.lock().unwrap();
         assert_eq!(ask(&wire).unwrap(), b"12");

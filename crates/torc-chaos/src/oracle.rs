@@ -1,12 +1,12 @@
 //! Decides from outside: reads what the witnesses wrote, what the client was told and what the
 //! webhooks said.
 
-use crate::history::{Created, History, Retries};
+use crate::history::{ClientHistory, Created, Retries};
 use crate::linear;
 use crate::receiver::Delivery;
 use crate::report::Report;
-use crate::witness::{Line, Published, Records, Word};
-use crate::workload::{BAD_ITEM, Expected, HANDLER, ITEMS, STEPS, Shape};
+use crate::witness::{Line, PublishedFile, Records, WitnessWord};
+use crate::workload::{BAD_ITEM, Expected, HANDLER, ITEMS, JobShape, STEPS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use torc_model::api::AttemptView;
@@ -15,8 +15,8 @@ use torc_model::status::{AttemptState, Cause, Origin};
 /// Judges a world. One that did not come to its end is judged only by what must hold at any time.
 pub fn judge(
     records: &Records,
-    published: &[Published],
-    history: &History,
+    published: &[PublishedFile],
+    history: &ClientHistory,
     deliveries: &[Delivery],
     ended: bool,
     report: &mut Report,
@@ -28,9 +28,11 @@ pub fn judge(
         .violations
         .extend(history.wrong.iter().map(|wrong| format!("a request got a wrong answer: {wrong}")));
     for (key, lines) in records {
-        let is_start = |line: &&Line| matches!(line.word, Word::Start | Word::StepStart(_));
+        let is_start =
+            |line: &&Line| matches!(line.word, WitnessWord::Start | WitnessWord::StepStart(_));
         report.starts += lines.iter().filter(is_start).count() as u64;
-        report.scripts += lines.iter().filter(|line| line.word == Word::ScriptEnd).count() as u64;
+        report.scripts +=
+            lines.iter().filter(|line| line.word == WitnessWord::ScriptEnd).count() as u64;
         one_at_a_time(key, lines, report);
     }
     let by_attempt = signed_and_stable(deliveries, report);
@@ -67,9 +69,9 @@ fn one_at_a_time((workflow, job): &(i64, String), lines: &[Line], report: &mut R
     let mut started = BTreeSet::new();
     for line in lines {
         let problem = match line.word {
-            Word::Start if !started.insert((line.run, line.attempt)) => "started twice",
-            Word::Overlap => "started while a process of the same job was alive",
-            Word::Limit => "started while all places below the limit were taken",
+            WitnessWord::Start if !started.insert((line.run, line.attempt)) => "started twice",
+            WitnessWord::Overlap => "started while a process of the same job was alive",
+            WitnessWord::Limit => "started while all places below the limit were taken",
             _ => continue,
         };
         report
@@ -113,7 +115,7 @@ fn signed_and_stable(deliveries: &[Delivery], report: &mut Report) -> Said {
 struct Case<'a> {
     created: &'a Created,
     records: &'a Records,
-    published: &'a [Published],
+    published: &'a [PublishedFile],
     deliveries: &'a Said,
 }
 
@@ -132,13 +134,16 @@ impl Case<'_> {
 
     fn parents_came_first(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
-            let Some(start) = self.lines(&job.name).iter().find(|line| line.word == Word::Start)
+            let Some(start) =
+                self.lines(&job.name).iter().find(|line| line.word == WitnessWord::Start)
             else {
                 continue;
             };
             for parent in &job.parents {
-                let is_first =
-                    self.lines(parent).iter().any(|l| l.word == Word::End(0) && l.at <= start.at);
+                let is_first = self
+                    .lines(parent)
+                    .iter()
+                    .any(|l| l.word == WitnessWord::End(0) && l.at <= start.at);
                 if !is_first {
                     self.blame(
                         report,
@@ -173,7 +178,8 @@ impl Case<'_> {
         }
         for ((job, attempt), at) in told {
             let lines = self.lines(&job);
-            if let Some(again) = lines.iter().find(|line| line.word == Word::Start && line.at > at)
+            if let Some(again) =
+                lines.iter().find(|line| line.word == WitnessWord::Start && line.at > at)
             {
                 self.blame(
                     report,
@@ -183,7 +189,7 @@ impl Case<'_> {
                         again.attempt
                     ),
                 );
-                report.acknowledged_work_lost += run_time(lines, attempt);
+                report.lost.acknowledged += run_time(lines, attempt);
             }
         }
     }
@@ -246,12 +252,12 @@ impl Case<'_> {
     fn what_counts_did_happen(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
             let lines = self.lines(&job.name);
-            let is_end = |word: Word, code| match job.shape {
-                Shape::Steps { .. } => word == Word::StepEnd(STEPS, code),
-                _ => word == Word::End(code),
+            let is_end = |word: WitnessWord, code| match job.shape {
+                JobShape::Steps { .. } => word == WitnessWord::StepEnd(STEPS, code),
+                _ => word == WitnessWord::End(code),
             };
             // An attempt that resumes may find that its predecessor ended the last step, too.
-            let resumes = job.shape == Shape::Steps { resumes: true };
+            let resumes = job.shape == JobShape::Steps { resumes: true };
             let ended = |attempt: i64, code: i64| {
                 let is_its = |l: &Line| l.attempt == attempt || resumes && l.attempt < attempt;
                 lines.iter().any(|l| is_its(l) && is_end(l.word, code))
@@ -277,9 +283,7 @@ impl Case<'_> {
                             format_args!("attempt {number} did not end with {code}"),
                         );
                     }
-                    _ if ended(number, 0) => {
-                        report.unacknowledged_work_lost += run_time(lines, number)
-                    }
+                    _ if ended(number, 0) => report.lost.unacknowledged += run_time(lines, number),
                     _ => {}
                 }
             }
@@ -290,7 +294,7 @@ impl Case<'_> {
                 self.attempts(&job.name).map(|attempt| attempt.attempt_id).collect();
             for line in lines
                 .iter()
-                .filter(|line| matches!(line.word, Word::Start | Word::StepStart(_)))
+                .filter(|line| matches!(line.word, WitnessWord::Start | WitnessWord::StepStart(_)))
                 .filter(|line| !known.contains(&line.attempt))
             {
                 self.blame(
@@ -307,18 +311,20 @@ impl Case<'_> {
     fn only_whole_files_were_published(&self, report: &mut Report) {
         for file in self.published.iter().filter(|file| file.key.0 == self.created.id) {
             let (job, attempt) = (&file.key.1, file.attempt);
-            let has_ended =
-                self.lines(job).iter().any(|l| l.attempt == attempt && l.word == Word::End(0));
+            let has_ended = self
+                .lines(job)
+                .iter()
+                .any(|l| l.attempt == attempt && l.word == WitnessWord::End(0));
             if !has_ended || !file.is_whole {
                 let text = format_args!("attempt {attempt} was killed and put its file into place");
                 self.blame(report, job, text);
             }
         }
-        let publishing = |job: &&Expected| job.shape == Shape::Publishing;
+        let publishing = |job: &&Expected| job.shape == JobShape::Publishing;
         for job in self.created.planned.jobs.iter().filter(publishing) {
             let completed = |a: &&AttemptView| a.state == AttemptState::Completed;
             for attempt in self.attempts(&job.name).filter(completed) {
-                let is_its = |file: &&Published| {
+                let is_its = |file: &&PublishedFile| {
                     file.key == (self.created.id, job.name.clone())
                         && file.attempt == attempt.attempt_id
                 };
@@ -338,19 +344,20 @@ impl Case<'_> {
     /// the spec allows.
     fn steps_came_in_order(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
-            let Shape::Steps { resumes } = job.shape else { continue };
+            let JobShape::Steps { resumes } = job.shape else { continue };
             let lines = self.lines(&job.name);
             for (at, line) in lines.iter().enumerate() {
-                let Word::StepStart(step) = line.word else { continue };
+                let WitnessWord::StepStart(step) = line.word else { continue };
                 let before = &lines[..at];
                 let counts = |l: &&Line| l.attempt == line.attempt || resumes;
                 let succeeded = |step| {
-                    let is_end = |l: &Line| l.word == Word::StepEnd(step, 0);
+                    let is_end = |l: &Line| l.word == WitnessWord::StepEnd(step, 0);
                     before.iter().filter(counts).any(is_end)
                 };
                 let tries = |step| {
-                    let is_try =
-                        |l: &&Line| l.attempt == line.attempt && l.word == Word::StepStart(step);
+                    let is_try = |l: &&Line| {
+                        l.attempt == line.attempt && l.word == WitnessWord::StepStart(step)
+                    };
                     before.iter().filter(is_try).count()
                 };
                 let problem = match step {
@@ -370,12 +377,12 @@ impl Case<'_> {
     /// The reduce that counts was told of every item of the map, and that all of them succeeded.
     fn all_items_were_reduced(&self, report: &mut Report) {
         let of = i64::try_from(ITEMS.len()).unwrap_or(i64::MAX);
-        let reducing = |job: &&Expected| job.shape == Shape::Reduce;
+        let reducing = |job: &&Expected| job.shape == JobShape::Reduce;
         for job in self.created.planned.jobs.iter().filter(reducing) {
             let counts = self.attempts(&job.name).find(|a| a.state == AttemptState::Completed);
             let Some(counts) = counts else { continue };
             let told = self.lines(&job.name).iter().rev().find_map(|line| match line.word {
-                Word::Reduced(successful, total) if line.attempt == counts.attempt_id => {
+                WitnessWord::Reduced(successful, total) if line.attempt == counts.attempt_id => {
                     Some((successful, total))
                 }
                 _ => None,
@@ -400,11 +407,12 @@ impl Case<'_> {
             for failed in self.attempts(&job.name).filter(|attempt| attempt.return_code == Some(10))
             {
                 let number = failed.attempt_id;
-                let next =
-                    lines.iter().find(|line| line.word == Word::Start && line.attempt > number);
+                let next = lines
+                    .iter()
+                    .find(|line| line.word == WitnessWord::Start && line.attempt > number);
                 let script = lines
                     .iter()
-                    .find(|line| line.word == Word::ScriptEnd && line.attempt == number);
+                    .find(|line| line.word == WitnessWord::ScriptEnd && line.attempt == number);
                 let Some(next) = next else { continue };
                 if script.is_none_or(|script| script.at > next.at) {
                     self.blame(
@@ -420,14 +428,15 @@ impl Case<'_> {
     /// Every action was executed, and not before its jobs had ended.
     fn actions_were_executed(&self, report: &mut Report) {
         for name in ["action_begin", "action_firsts"] {
-            let Some(done) = self.lines(name).iter().find(|line| line.word == Word::Action) else {
+            let Some(done) = self.lines(name).iter().find(|line| line.word == WitnessWord::Action)
+            else {
                 self.blame(report, name, "was not executed");
                 continue;
             };
             let firsts =
                 self.created.planned.jobs.iter().filter(|job| job.name.starts_with("first"));
             let is_early = |job: &str| {
-                !self.lines(job).iter().any(|l| l.word == Word::End(0) && l.at <= done.at)
+                !self.lines(job).iter().any(|l| l.word == WitnessWord::End(0) && l.at <= done.at)
             };
             for job in firsts.filter(|job| name == "action_firsts" && is_early(&job.name)) {
                 self.blame(
@@ -481,7 +490,8 @@ impl Case<'_> {
                 _ => continue,
             };
             // A map tells of its end when its items have ended.
-            let is_map = |job: &Expected| job.shape == Shape::Map && job.name == attempt.job_name;
+            let is_map =
+                |job: &Expected| job.shape == JobShape::Map && job.name == attempt.job_name;
             if self.created.planned.jobs.iter().any(is_map) {
                 continue;
             }
@@ -513,10 +523,10 @@ impl Case<'_> {
 }
 
 fn run_time(lines: &[Line], attempt: i64) -> Duration {
-    let of = |is: fn(Word) -> bool| {
+    let of = |is: fn(WitnessWord) -> bool| {
         lines.iter().find(|line| line.attempt == attempt && is(line.word)).map(|line| line.at)
     };
-    match (of(|word| word == Word::Start), of(|word| matches!(word, Word::End(_)))) {
+    match (of(|word| word == WitnessWord::Start), of(|word| matches!(word, WitnessWord::End(_)))) {
         (Some(start), Some(end)) => Duration::from_micros(u64::try_from(end - start).unwrap_or(0)),
         _ => Duration::ZERO,
     }
@@ -525,22 +535,22 @@ fn run_time(lines: &[Line], attempt: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Rng;
-    use crate::workload::{MAP, Planned};
+    use crate::plan::PlanRng;
+    use crate::workload::{MAP, PlannedWorkflow};
     use serde_json::json;
     use torc_model::api::EventView;
 
     /// What the witnesses, the client and the webhooks say of a workflow that ended as it must.
     struct Forged {
         records: Records,
-        published: Vec<Published>,
-        history: History,
+        published: Vec<PublishedFile>,
+        history: ClientHistory,
         deliveries: Vec<Delivery>,
     }
 
     impl Forged {
         fn sound() -> Self {
-            let planned = Planned::draw(&mut Rng::new(5), 1);
+            let planned = PlannedWorkflow::draw(&mut PlanRng::new(5), 1);
             let (mut records, mut published) = (Records::new(), Vec::new());
             let (mut jobs, mut attempts, mut deliveries) = (Vec::new(), Vec::new(), Vec::new());
             let mut events = Vec::new();
@@ -558,25 +568,27 @@ mod tests {
                 };
                 let words = match job.shape {
                     _ if job.status == "canceled" => vec![],
-                    Shape::Steps { .. } => vec![
-                        Word::StepStart(1),
-                        Word::StepEnd(1, 0),
-                        Word::StepStart(2),
-                        Word::StepEnd(2, 5),
-                        Word::StepStart(HANDLER),
-                        Word::StepEnd(HANDLER, 0),
-                        Word::StepStart(2),
-                        Word::StepEnd(2, 0),
-                        Word::StepStart(3),
-                        Word::StepEnd(3, 0),
+                    JobShape::Steps { .. } => vec![
+                        WitnessWord::StepStart(1),
+                        WitnessWord::StepEnd(1, 0),
+                        WitnessWord::StepStart(2),
+                        WitnessWord::StepEnd(2, 5),
+                        WitnessWord::StepStart(HANDLER),
+                        WitnessWord::StepEnd(HANDLER, 0),
+                        WitnessWord::StepStart(2),
+                        WitnessWord::StepEnd(2, 0),
+                        WitnessWord::StepStart(3),
+                        WitnessWord::StepEnd(3, 0),
                     ],
-                    Shape::Reduce => vec![Word::Start, Word::Reduced(6, 6), Word::End(0)],
-                    _ => vec![Word::Start, Word::End(code)],
+                    JobShape::Reduce => {
+                        vec![WitnessWord::Start, WitnessWord::Reduced(6, 6), WitnessWord::End(0)]
+                    }
+                    _ => vec![WitnessWord::Start, WitnessWord::End(code)],
                 };
                 let lines: Vec<Line> = words.into_iter().map(|word| line(word, 1)).collect();
-                if job.shape == Shape::Publishing {
+                if job.shape == JobShape::Publishing {
                     let key = (1, job.name.clone());
-                    published.push(Published { key, attempt: 1, is_whole: true });
+                    published.push(PublishedFile { key, attempt: 1, is_whole: true });
                 }
                 jobs.push(json!({
                     "id": id, "workflow_id": 1, "name": job.name, "command": "", "status": job.status,
@@ -586,14 +598,14 @@ mod tests {
                 if !lines.is_empty() {
                     attempts.push(attempt(id, &job.name, 1, state, code));
                     events.push(event(id, &job.name, state, code));
-                    if job.shape != Shape::Map {
+                    if job.shape != JobShape::Map {
                         deliveries.push(delivery(id, 1, state));
                     }
                     records.insert((1, job.name.clone()), lines);
                 }
             }
             for action in ["action_begin", "action_firsts"] {
-                records.insert((1, action.into()), vec![line(Word::Action, 0)]);
+                records.insert((1, action.into()), vec![line(WitnessWord::Action, 0)]);
             }
             let created = Created {
                 id: 1,
@@ -607,7 +619,7 @@ mod tests {
                 answers: Vec::new(),
                 reservations: vec![(10, 20)],
             };
-            let history = History { workflows: vec![created], ..History::default() };
+            let history = ClientHistory { workflows: vec![created], ..ClientHistory::default() };
             Self { records, published, history, deliveries }
         }
 
@@ -693,33 +705,33 @@ mod tests {
         let cases: Vec<(&str, Forgery<'_>)> = vec![
             (
                 "started while a process of the same job was alive",
-                Box::new(|f| f.lines(&item).push(line(Word::Overlap, 1, 5))),
+                Box::new(|f| f.lines(&item).push(line(WitnessWord::Overlap, 1, 5))),
             ),
             (
                 "started while all places below the limit were taken",
-                Box::new(|f| f.lines("limited3").push(line(Word::Limit, 1, 5))),
+                Box::new(|f| f.lines("limited3").push(line(WitnessWord::Limit, 1, 5))),
             ),
             (
                 "attempt 1: started twice",
-                Box::new(|f| f.lines(&item).push(line(Word::Start, 1, 900_000))),
+                Box::new(|f| f.lines(&item).push(line(WitnessWord::Start, 1, 900_000))),
             ),
             (
                 "attempt 2 ran, but nobody knows it",
-                Box::new(|f| f.lines("first1").push(line(Word::Start, 2, 900_000))),
+                Box::new(|f| f.lines("first1").push(line(WitnessWord::Start, 2, 900_000))),
             ),
             (
                 "was told to be completed; 2 ran",
-                Box::new(|f| f.lines(&item).push(line(Word::Start, 2, 2_000_000))),
+                Box::new(|f| f.lines(&item).push(line(WitnessWord::Start, 2, 2_000_000))),
             ),
             (
                 "attempt 1 counts, but did not happen",
-                Box::new(|f| f.lines(&item).retain(|l| l.word != Word::End(0))),
+                Box::new(|f| f.lines(&item).retain(|l| l.word != WitnessWord::End(0))),
             ),
             (
                 "attempt 1 was killed and put its file into place",
                 Box::new(|f| {
                     let job = f.publishing();
-                    f.lines(&job).retain(|l| l.word != Word::End(0));
+                    f.lines(&job).retain(|l| l.word != WitnessWord::End(0));
                 }),
             ),
             (
@@ -733,7 +745,7 @@ mod tests {
             ("started before each/alpha had succeeded", Box::new(|f| f.lines("sum")[0].at = 1)),
             (
                 "was told of Some((5, 6)) items, there are 6",
-                Box::new(|f| f.lines("sum")[1].word = Word::Reduced(5, 6)),
+                Box::new(|f| f.lines("sum")[1].word = WitnessWord::Reduced(5, 6)),
             ),
             (
                 "each/beta: was lost",
@@ -745,23 +757,27 @@ mod tests {
             ),
             (
                 "step 3: a step ran before those before it",
-                Box::new(|f| f.lines("stepwise").retain(|l| l.word != Word::StepEnd(2, 0))),
+                Box::new(|f| f.lines("stepwise").retain(|l| l.word != WitnessWord::StepEnd(2, 0))),
             ),
             (
                 "resuming: attempt 1 counts, but did not happen",
-                Box::new(|f| f.lines("resuming").retain(|l| l.word != Word::StepEnd(3, 0))),
+                Box::new(|f| f.lines("resuming").retain(|l| l.word != WitnessWord::StepEnd(3, 0))),
             ),
             (
                 "step 1: a step ran too often",
-                Box::new(|f| f.lines("resuming").push(line(Word::StepStart(1), 1, 900_000))),
+                Box::new(|f| f.lines("resuming").push(line(WitnessWord::StepStart(1), 1, 900_000))),
             ),
             (
                 "its handler ran twice",
-                Box::new(|f| f.lines("stepwise").push(line(Word::StepStart(HANDLER), 1, 900_000))),
+                Box::new(|f| {
+                    f.lines("stepwise").push(line(WitnessWord::StepStart(HANDLER), 1, 900_000))
+                }),
             ),
             (
                 "its handler ran without a try of its step",
-                Box::new(|f| f.lines("stepwise").push(line(Word::StepStart(HANDLER), 2, 900_000))),
+                Box::new(|f| {
+                    f.lines("stepwise").push(line(WitnessWord::StepStart(HANDLER), 2, 900_000))
+                }),
             ),
             (
                 "each/bad: ended as failed, not completed",
@@ -812,7 +828,7 @@ mod tests {
             (
                 "workflow 9, job x: ran although nobody was told of it",
                 Box::new(|f| {
-                    f.records.insert((9, "x".into()), vec![line(Word::Start, 1, 1)]);
+                    f.records.insert((9, "x".into()), vec![line(WitnessWord::Start, 1, 1)]);
                 }),
             ),
         ];

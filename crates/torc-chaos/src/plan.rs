@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// A stream of numbers that its seed determines (splitmix64).
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct PlanRng(u64);
 
-impl Rng {
+impl PlanRng {
     /// The stream of this seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Self(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x2545_f491_4f6c_dd1d);
@@ -62,7 +62,7 @@ pub enum What {
     Kill(Victim),
     /// The wire of a runner.
     Wire {
-        /// Whose.
+        /// The runner on whose wire it happens.
         runner: usize,
         /// What it does.
         trouble: Trouble,
@@ -78,7 +78,7 @@ pub enum What {
 pub struct Fault {
     /// After the one before.
     pub after: Duration,
-    /// What.
+    /// What goes wrong.
     pub what: What,
     /// Picks among several.
     pub pick: u64,
@@ -143,7 +143,7 @@ impl Faults {
 
 /// What will happen in a world.
 pub struct Plan {
-    kills: Rng,
+    kills: PlanRng,
     faults: Faults,
     /// Faults of the network that last longer than every lease are among them.
     has_long: bool,
@@ -151,20 +151,20 @@ pub struct Plan {
     is_calm: bool,
     server_points: Points,
     runner_points: Points,
-    restarts: Rng,
+    restarts: PlanRng,
     /// For the workflows.
-    pub workload: Rng,
+    pub workload: PlanRng,
 }
 
 /// Failpoints in an order of their own, each as often as the others.
 struct Points {
-    rng: Rng,
+    rng: PlanRng,
     names: Vec<&'static str>,
     next: usize,
 }
 
 impl Points {
-    fn new(mut rng: Rng, belongs: impl Fn(&str) -> bool) -> Self {
+    fn new(mut rng: PlanRng, belongs: impl Fn(&str) -> bool) -> Self {
         let mut names: Vec<&str> =
             torc_failpoint::ALL.iter().copied().filter(|name| belongs(name)).collect();
         for i in (1..names.len()).rev() {
@@ -193,7 +193,7 @@ pub const RUNNERS: usize = 2;
 impl Plan {
     /// The plan of this seed.
     pub fn new(seed: u64, faults: Faults, has_long: bool) -> Self {
-        let stream = |n: u64| Rng::new(seed.wrapping_mul(16).wrapping_add(n));
+        let stream = |n: u64| PlanRng::new(seed.wrapping_mul(16).wrapping_add(n));
         let is_runners =
             |name: &str| ["runner.", "spool.", "steps."].iter().any(|part| name.starts_with(part));
         Self {

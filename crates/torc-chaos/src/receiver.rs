@@ -1,6 +1,6 @@
 //! Receives webhooks and writes down what arrived, before it answers.
 
-use crate::space::Space;
+use crate::space::NetworkSpace;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -31,9 +31,9 @@ pub struct Delivery {
 
 /// Everything that arrived, in order.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Delivery>>>);
+pub struct DeliveryLog(Arc<Mutex<Vec<Delivery>>>);
 
-impl Log {
+impl DeliveryLog {
     /// What has arrived so far.
     pub fn all(&self) -> Vec<Delivery> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -47,10 +47,10 @@ pub fn now() -> i64 {
 }
 
 /// Listens in the server's network until the process ends. Answers where.
-pub fn start(space: &Space) -> io::Result<(String, Log)> {
+pub fn start(space: &NetworkSpace) -> io::Result<(String, DeliveryLog)> {
     let listener = space.inside(|| TcpListener::bind("127.0.0.1:0"))?;
     let url = format!("http://{}/hook", listener.local_addr()?);
-    let log = Log::default();
+    let log = DeliveryLog::default();
     let ours = log.clone();
     std::thread::Builder::new().name("receiver".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -62,7 +62,7 @@ pub fn start(space: &Space) -> io::Result<(String, Log)> {
     Ok((url, log))
 }
 
-fn receive(stream: TcpStream, log: &Log) -> io::Result<()> {
+fn receive(stream: TcpStream, log: &DeliveryLog) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut headers: HashMap<String, String> = HashMap::new();

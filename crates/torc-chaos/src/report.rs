@@ -5,10 +5,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+/// Run time of attempts that brought nothing.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+pub struct LostWork {
+    /// Of attempts that a client was told had completed and that ran again.
+    #[serde(rename = "acknowledged_work_lost")]
+    pub acknowledged: Duration,
+    /// Died with a runner or a job; it was never acknowledged.
+    #[serde(rename = "unacknowledged_work_lost")]
+    pub unacknowledged: Duration,
+}
+
 /// What was done to the program, and what the oracle says about it.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Worlds.
+    /// Worlds that were played.
     pub worlds: u64,
     /// Kills by who was killed, or by failpoint.
     pub killed: BTreeMap<String, u64>,
@@ -24,10 +35,9 @@ pub struct Report {
     pub deliveries: u64,
     /// Requests of the client that got no answer.
     pub unanswered: u64,
-    /// Run time of attempts that a client was told had completed and that ran again.
-    pub acknowledged_work_lost: Duration,
-    /// Run time that died with a runner or a job; it was never acknowledged.
-    pub unacknowledged_work_lost: Duration,
+    /// Work that was done in vain.
+    #[serde(flatten)]
+    pub lost: LostWork,
     /// What must not have happened.
     pub violations: Vec<String>,
     /// Answers that were given their place in the order of committed changes.
@@ -47,9 +57,9 @@ pub struct Report {
 /// The figures of the worlds with one kind of fault.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Kind {
-    /// Worlds.
+    /// Worlds that were played.
     pub worlds: u64,
-    /// Faults.
+    /// Faults that were injected.
     pub faults: u64,
     /// What must not have happened.
     pub violations: u64,
@@ -68,7 +78,7 @@ impl Report {
             worlds: self.worlds,
             faults: self.kills(),
             violations: self.violations.len() as u64,
-            acknowledged_work_lost: self.acknowledged_work_lost,
+            acknowledged_work_lost: self.lost.acknowledged,
             starts: self.starts,
             lost_attempts: self.lost_attempts,
         };
@@ -97,8 +107,8 @@ impl Report {
         self.scripts += other.scripts;
         self.deliveries += other.deliveries;
         self.unanswered += other.unanswered;
-        self.acknowledged_work_lost += other.acknowledged_work_lost;
-        self.unacknowledged_work_lost += other.unacknowledged_work_lost;
+        self.lost.acknowledged += other.lost.acknowledged;
+        self.lost.unacknowledged += other.lost.unacknowledged;
         self.violations.extend(other.violations);
         self.answers += other.answers;
         self.calls += other.calls;
@@ -126,7 +136,7 @@ impl fmt::Display for Report {
             self.kills(),
             self.failpoint_kills(),
             self.violations.len(),
-            self.acknowledged_work_lost.as_secs_f64(),
+            self.lost.acknowledged.as_secs_f64(),
             self.workflows,
             self.starts,
             self.lost_attempts,
@@ -136,7 +146,7 @@ impl fmt::Display for Report {
             self.answers,
             self.calls,
             self.long_troubles,
-            self.unacknowledged_work_lost.as_secs_f64(),
+            self.lost.unacknowledged.as_secs_f64(),
             self.took.as_secs_f64(),
         )
     }

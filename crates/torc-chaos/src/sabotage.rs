@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What is violated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Sabotage {
+pub enum HarnessSabotage {
     /// A second process of a job beside the first one.
     Overlap,
     /// Three users of a limit of two.
@@ -29,7 +29,7 @@ pub struct Rogues(Vec<Child>);
 /// The rogue's witness has its name here when it runs.
 const TICK: Duration = Duration::from_millis(10);
 
-impl Sabotage {
+impl HarnessSabotage {
     /// Does it, in the world in this directory. Returns when it is done.
     pub fn commit(self, dir: &Path) -> io::Result<Rogues> {
         let mut rogues = Rogues(Vec::new());

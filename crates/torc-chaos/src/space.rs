@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// A network of its own, or that of the harness.
 #[derive(Clone, Debug, Default)]
-pub struct Space(Option<Arc<File>>);
+pub struct NetworkSpace(Option<Arc<File>>);
 
-impl Space {
+impl NetworkSpace {
     /// A new network in which only the loopback is up. Needs root.
     pub fn new() -> io::Result<Self> {
         // The file keeps it there after the process that made it has ended.
@@ -64,13 +64,13 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: only root makes network namespaces");
         }
-        let (one, other) = (Space::new().unwrap(), Space::new().unwrap());
+        let (one, other) = (NetworkSpace::new().unwrap(), NetworkSpace::new().unwrap());
         let listener = one.inside(|| TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         one.inside(|| TcpStream::connect(address)).unwrap();
         assert!(other.inside(|| TcpStream::connect(address)).is_err());
         assert!(TcpStream::connect(address).is_err());
-        let seen = |space: &Space| {
+        let seen = |space: &NetworkSpace| {
             let listed = space.inside(|| Command::new("ip").args(["-o", "link"]).output()).unwrap();
             String::from_utf8_lossy(&listed.stdout).lines().count()
         };

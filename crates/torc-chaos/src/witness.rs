@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// What a witness can say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
+pub enum WitnessWord {
     /// It runs.
     Start,
     /// It ends with this code.
@@ -32,13 +32,13 @@ pub enum Word {
 /// One line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// What.
-    pub word: Word,
+    /// What the process did.
+    pub word: WitnessWord,
     /// The run.
     pub run: i64,
     /// The attempt.
     pub attempt: i64,
-    /// Who.
+    /// Process id of the writer.
     pub pid: i64,
     /// When, in microseconds since 1970.
     pub at: i64,
@@ -52,7 +52,7 @@ pub type Records = BTreeMap<JobKey, Vec<Line>>;
 
 /// A file that the shell of an attempt put into place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Published {
+pub struct PublishedFile {
     /// Workflow and job.
     pub key: JobKey,
     /// The attempt.
@@ -105,7 +105,7 @@ pub fn volume(dir: &Path) -> io::Result<u64> {
 }
 
 /// Reads what was put into place.
-pub fn read_published(dir: &Path) -> io::Result<Vec<Published>> {
+pub fn read_published(dir: &Path) -> io::Result<Vec<PublishedFile>> {
     let mut published = Vec::new();
     for file in std::fs::read_dir(dir.join("published"))? {
         let file = file?;
@@ -119,7 +119,7 @@ pub fn read_published(dir: &Path) -> io::Result<Vec<Published>> {
         let (key, attempt) =
             found.ok_or_else(|| io::Error::other(format!("published/{name}: whose is it?")))?;
         let is_whole = std::fs::read(file.path())? == b"half of it\nall of it\n";
-        published.push(Published { key, attempt, is_whole });
+        published.push(PublishedFile { key, attempt, is_whole });
     }
     Ok(published)
 }
@@ -130,16 +130,16 @@ fn parse(line: &str) -> Option<Line> {
     let mut number = || words.next()?.parse::<i64>().ok();
     let (run, attempt, pid, at, code) = (number()?, number()?, number()?, number()?, number()?);
     let word = match word {
-        "start" => Word::Start,
-        "end" => Word::End(code),
-        "step_start" => Word::StepStart(code / 1000),
-        "step_end" => Word::StepEnd(code / 1000, code % 1000),
-        "reduced" => Word::Reduced(code / 1000, code % 1000),
-        "script_start" => Word::ScriptStart,
-        "script_end" => Word::ScriptEnd,
-        "action" => Word::Action,
-        "overlap" => Word::Overlap,
-        "limit" => Word::Limit,
+        "start" => WitnessWord::Start,
+        "end" => WitnessWord::End(code),
+        "step_start" => WitnessWord::StepStart(code / 1000),
+        "step_end" => WitnessWord::StepEnd(code / 1000, code % 1000),
+        "reduced" => WitnessWord::Reduced(code / 1000, code % 1000),
+        "script_start" => WitnessWord::ScriptStart,
+        "script_end" => WitnessWord::ScriptEnd,
+        "action" => WitnessWord::Action,
+        "overlap" => WitnessWord::Overlap,
+        "limit" => WitnessWord::Limit,
         _ => return None,
     };
     Some(Line { word, run, attempt, pid, at })

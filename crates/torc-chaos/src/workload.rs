@@ -1,6 +1,6 @@
 //! The workflows of a world, and what must become of their jobs whatever is killed.
 
-use crate::plan::Rng;
+use crate::plan::PlanRng;
 use serde_json::{Value, json};
 
 /// More tries than a world has kills: no budget may run out.
@@ -37,7 +37,7 @@ const HIDDEN: &[(&str, &str)] = &[
 
 /// How the processes of a job tell of themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum JobShape {
     /// One witness per attempt.
     Plain,
     /// One witness per attempt, whose shell then puts its output into place.
@@ -53,7 +53,7 @@ pub enum Shape {
     Reduce,
 }
 
-impl Shape {
+impl JobShape {
     /// It ends with its items.
     pub fn is_map(self) -> bool {
         self == Self::Map
@@ -70,12 +70,12 @@ pub struct Expected {
     /// Its status in the end.
     pub status: &'static str,
     /// How it tells of itself.
-    pub shape: Shape,
+    pub shape: JobShape,
 }
 
 /// A workflow to create.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedWorkflow {
     /// The spec.
     pub spec: Value,
     /// What must come of it.
@@ -84,17 +84,17 @@ pub struct Planned {
 
 /// Collects the jobs of a workflow.
 #[derive(Default)]
-struct Draft {
+struct WorkloadDraft {
     expected: Vec<Expected>,
     jobs: Vec<Value>,
 }
 
-impl Draft {
+impl WorkloadDraft {
     /// Adds a job; `more` are the keys of the spec beyond what all have.
     fn add(
         &mut self,
         name: &str,
-        shape: Shape,
+        shape: JobShape,
         status: &'static str,
         parents: &[String],
         more: Value,
@@ -109,7 +109,7 @@ impl Draft {
         self.expect(name, shape, status, parents);
     }
 
-    fn expect(&mut self, name: &str, shape: Shape, status: &'static str, parents: &[String]) {
+    fn expect(&mut self, name: &str, shape: JobShape, status: &'static str, parents: &[String]) {
         self.expected.push(Expected {
             name: name.into(),
             parents: parents.to_vec(),
@@ -121,14 +121,14 @@ impl Draft {
     /// A job of one command that succeeds in the end.
     fn plain(&mut self, name: &str, what: &str, parents: &[String], uses: &[&str]) {
         let more = json!({"command": format!("bash witness.sh {what}"), "uses": uses});
-        self.add(name, Shape::Plain, "completed", parents, more);
+        self.add(name, JobShape::Plain, "completed", parents, more);
     }
 }
 
 /// Jobs that the spec gets only after the workflow was created, while it runs.
 const LATE: [&str; 3] = ["limited3", "limited4", "last"];
 
-impl Planned {
+impl PlannedWorkflow {
     /// The spec that the workflow is created from; the whole one is applied to it.
     pub fn first_spec(&self) -> Value {
         let mut spec = self.spec.clone();
@@ -139,9 +139,9 @@ impl Planned {
     }
 
     /// A small graph with a bit of everything.
-    pub fn draw(rng: &mut Rng, number: usize) -> Self {
-        let mut draft = Draft::default();
-        let seconds = |rng: &mut Rng| format!("0.{:03}", rng.below(350) + 10);
+    pub fn draw(rng: &mut PlanRng, number: usize) -> Self {
+        let mut draft = WorkloadDraft::default();
+        let seconds = |rng: &mut PlanRng| format!("0.{:03}", rng.below(350) + 10);
         for i in 0..4 {
             draft.plain(&format!("first{i}"), &format!("work {}", seconds(rng)), &[], &[]);
         }
@@ -166,9 +166,9 @@ impl Planned {
         grow(&mut draft);
         files(&mut draft, number);
         let broken = json!({"command": "bash witness.sh broken"});
-        draft.add("broken", Shape::Plain, "failed", &[], broken);
+        draft.add("broken", JobShape::Plain, "failed", &[], broken);
         let never = json!({"command": "bash witness.sh work 0.01"});
-        draft.add("never", Shape::Plain, "canceled", &["broken".into()], never);
+        draft.add("never", JobShape::Plain, "canceled", &["broken".into()], never);
         let all: Vec<String> =
             ["second0", "second1", "second2", "flaky0", "flaky1"].map(String::from).into();
         draft.plain("last", "work 0.05", &all, &[]);
@@ -202,7 +202,7 @@ impl Planned {
 
 /// Three of the kinds that hide, every second of them with a memory limit, which means a control
 /// group where one can be had.
-fn hidden(draft: &mut Draft, rng: &mut Rng) {
+fn hidden(draft: &mut WorkloadDraft, rng: &mut PlanRng) {
     let first = rng.below(HIDDEN.len() as u64) as usize;
     for i in 0..3 {
         let (kind, text) = HIDDEN[(first + 3 * i) % HIDDEN.len()];
@@ -214,7 +214,7 @@ fn hidden(draft: &mut Draft, rng: &mut Rng) {
             .replace("NAME", &name)
             .replace("OUT", &format!("$TORC_WORKFLOW_ID.{name}.$TORC_RUN_ID.$TORC_ATTEMPT_ID"));
         let is_publishing = text.contains("published");
-        let shape = if is_publishing { Shape::Publishing } else { Shape::Plain };
+        let shape = if is_publishing { JobShape::Publishing } else { JobShape::Plain };
         let mut more = json!({"command": command});
         if i % 2 == 0 {
             more["resource_requirements"] = "limited".into();
@@ -223,7 +223,7 @@ fn hidden(draft: &mut Draft, rng: &mut Rng) {
     }
 }
 
-fn stepwise(draft: &mut Draft, resumes: bool) {
+fn stepwise(draft: &mut WorkloadDraft, resumes: bool) {
     let mut more = json!({"steps": [
         {"name": "one", "shell": "bash witness.sh step 1"},
         {"name": "two", "shell": "bash witness.sh step 2",
@@ -234,10 +234,10 @@ fn stepwise(draft: &mut Draft, resumes: bool) {
         more["resume"] = "step".into();
     }
     let name = if resumes { "resuming" } else { "stepwise" };
-    draft.add(name, Shape::Steps { resumes }, "completed", &[], more);
+    draft.add(name, JobShape::Steps { resumes }, "completed", &[], more);
 }
 
-fn map(draft: &mut Draft, rng: &mut Rng) {
+fn map(draft: &mut WorkloadDraft, rng: &mut PlanRng) {
     let (limit, max) = LIMITS[1];
     let what = format!("item 0.{:03} {limit} {max}", rng.below(150) + 10);
     let each = json!({
@@ -248,17 +248,17 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
         "steps": [{"shell": format!("bash witness.sh {what}")}],
         "uses": [limit],
     });
-    draft.add(MAP, Shape::Map, "completed", &[], each);
+    draft.add(MAP, JobShape::Map, "completed", &[], each);
     let items: Vec<String> = ITEMS.iter().map(|key| format!("{MAP}/{key}")).collect();
     for item in &items {
-        draft.expect(item, Shape::Plain, "completed", &[MAP.into()]);
+        draft.expect(item, JobShape::Plain, "completed", &[MAP.into()]);
     }
-    draft.expect(DEAD_ITEM, Shape::Plain, "disabled", &[MAP.into()]);
+    draft.expect(DEAD_ITEM, JobShape::Plain, "disabled", &[MAP.into()]);
     let sum = json!({
         "reduce": MAP,
         "steps": [{"shell": "bash witness.sh reduce \"${map.successful}\" \"${map.total}\""}],
     });
-    draft.add("sum", Shape::Reduce, "completed", &[], sum);
+    draft.add("sum", JobShape::Reduce, "completed", &[], sum);
     if let Some(sum) = draft.expected.last_mut() {
         sum.parents = items;
     }
@@ -269,14 +269,14 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
 }
 
 /// A file that one job makes and another one reads, which says their order.
-fn files(draft: &mut Draft, number: usize) {
+fn files(draft: &mut WorkloadDraft, number: usize) {
     let file = format!("made-{number}.txt");
     let make =
         json!({"command": format!("bash witness.sh produce {file}"), "output_files": [&file]});
-    draft.add("maker", Shape::Plain, "completed", &[], make);
+    draft.add("maker", JobShape::Plain, "completed", &[], make);
     let read =
         json!({"command": format!("bash witness.sh consume {file}"), "input_files": [&file]});
-    draft.add("reader", Shape::Plain, "completed", &[], read);
+    draft.add("reader", JobShape::Plain, "completed", &[], read);
     if let Some(reader) = draft.expected.last_mut() {
         reader.parents = vec!["maker".into()];
     }
@@ -286,11 +286,11 @@ fn files(draft: &mut Draft, number: usize) {
 const GROWN: [&str; 2] = ["grown0", "grown1"];
 
 /// A job that adds jobs, however often it is killed meanwhile: each of them must be there once.
-fn grow(draft: &mut Draft) {
+fn grow(draft: &mut WorkloadDraft) {
     draft.plain("grow", "grow", &[], &[]);
     let mut parent = "grow";
     for name in GROWN {
-        draft.expect(name, Shape::Plain, "completed", &[parent.into()]);
+        draft.expect(name, JobShape::Plain, "completed", &[parent.into()]);
         parent = name;
     }
 }
@@ -434,16 +434,16 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_workflow() {
-        let draw = |seed| Planned::draw(&mut Rng::new(seed), 1).spec;
+        let draw = |seed| PlannedWorkflow::draw(&mut PlanRng::new(seed), 1).spec;
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
     }
 
     #[test]
     fn every_kind_that_hides_has_its_turn() {
-        let mut rng = Rng::new(1);
+        let mut rng = PlanRng::new(1);
         let names: std::collections::BTreeSet<String> = (0..30)
-            .flat_map(|number| Planned::draw(&mut rng, number).jobs)
+            .flat_map(|number| PlannedWorkflow::draw(&mut rng, number).jobs)
             .map(|job| job.name)
             .collect();
         for (kind, _) in HIDDEN {

@@ -1,15 +1,15 @@
 //! One world: a state directory, a server, runners and jobs, and the one who kills them.
 
-use crate::client::{self, Shared, Watcher};
+use crate::client::{self, Shared, WorkloadClient};
 use crate::clocks::{self, Shift, WorldClocks};
-use crate::history::History;
-use crate::live::{Witness, witnesses};
+use crate::history::ClientHistory;
+use crate::live::{LiveWitness, witnesses};
 use crate::net::{self, Wire};
 use crate::oracle;
 use crate::plan::{Fault, Faults, Plan, RUNNERS, Victim, What};
-use crate::receiver::{self, Log};
+use crate::receiver::{self, DeliveryLog};
 use crate::report::Report;
-use crate::space::Space;
+use crate::space::NetworkSpace;
 use crate::workload::{HIDDEN_WITNESS, WITNESS, grown};
 use crate::{Options, calls, kinds, witness};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,17 +41,17 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut world = World::new(options, dir.path(), seed)?;
-    let (hook, log) = receiver::start(&world.server_space)?;
+    let (hook, log) = receiver::start(&world.network.server)?;
     world.start_server(false)?;
     let client = world.client()?;
     runtime.block_on(client::prepare(&client, &hook)).map_err(io::Error::other)?;
     let shared = Arc::new(Shared::default());
     let directory = dir.path().canonicalize()?.display().to_string();
-    let watcher = Watcher {
+    let watcher = WorkloadClient {
         client: client.clone(),
         shared: shared.clone(),
         directory,
-        history: History::default(),
+        history: ClientHistory::default(),
     };
     let workload = world.plan.workload.clone();
     let watching = runtime.spawn(watcher.run(workload));
@@ -108,15 +108,15 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
 
 fn judge(
     dir: &Path,
-    history: &History,
-    log: &Log,
+    history: &ClientHistory,
+    log: &DeliveryLog,
     ended: bool,
     report: &mut Report,
 ) -> io::Result<()> {
     let records = witness::read(dir)?;
     let published = witness::read_published(dir)?;
     oracle::judge(&records, &published, history, &log.all(), ended, report);
-    for witness in witnesses(dir).into_iter().filter(Witness::lives) {
+    for witness in witnesses(dir).into_iter().filter(LiveWitness::lives) {
         report.violations.push(format!("process {} of a job is still alive", witness.pid));
     }
     Ok(())
@@ -130,26 +130,36 @@ struct Process {
     since: Instant,
 }
 
+/// Who reaches whom, and how.
+struct FaultyNetwork {
+    /// The server's network, and those of the runners: the harness's own unless the network fails.
+    server: NetworkSpace,
+    runners: Vec<NetworkSpace>,
+    /// Between each runner and the server, where the network fails.
+    wires: Vec<Wire>,
+    /// From the client to the server, where that is in a network of its own. It does not fail.
+    own_wire: Option<Wire>,
+}
+
+/// A client that makes calls of Python.
+struct PythonCalls {
+    /// None where such calls are not part of the world.
+    interpreter: Option<PathBuf>,
+    client: Option<Child>,
+    /// The client has come to its end.
+    is_done: bool,
+}
+
 struct World<'a> {
     options: &'a Options,
     dir: PathBuf,
     faults: Faults,
     plan: Plan,
     port: u16,
-    /// The server's network, and those of the runners: the harness's own unless the network fails.
-    server_space: Space,
-    runner_spaces: Vec<Space>,
-    /// Between each runner and the server, where the network fails.
-    wires: Vec<Wire>,
-    /// From the client to the server, where that is in a network of its own. It does not fail.
-    own_wire: Option<Wire>,
+    network: FaultyNetwork,
     /// The last runner is one of a pool.
     has_pool: bool,
-    /// The interpreter, where calls of Python are part of the world.
-    python: Option<PathBuf>,
-    calls: Option<Child>,
-    /// The client of Python has come to its end.
-    calls_done: bool,
+    python: PythonCalls,
     /// Where clocks are set.
     clocks: Option<WorldClocks>,
     server: Option<Process>,
@@ -174,7 +184,7 @@ impl<'a> World<'a> {
         // would.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let is_apart = faults == Faults::Network && rustix::process::geteuid().is_root();
-        let space = || if is_apart { Space::new() } else { Ok(Space::default()) };
+        let space = || if is_apart { NetworkSpace::new() } else { Ok(NetworkSpace::default()) };
         let server_space = space()?;
         let runner_spaces = (0..RUNNERS).map(|_| space()).collect::<io::Result<Vec<_>>>()?;
         let server = net::Server { space: server_space.clone(), port };
@@ -186,7 +196,7 @@ impl<'a> World<'a> {
             _ => Vec::new(),
         };
         let own_wire = match is_apart {
-            true => Some(Wire::start(&Space::default(), server)?),
+            true => Some(Wire::start(&NetworkSpace::default(), server)?),
             false => None,
         };
         let has_pool = Faults::has_pool(seed) && options.sabotage.is_none();
@@ -201,14 +211,14 @@ impl<'a> World<'a> {
             faults,
             plan: Plan::new(seed, faults, options.long_faults),
             port,
-            server_space,
-            runner_spaces,
-            wires,
-            own_wire,
+            network: FaultyNetwork {
+                server: server_space,
+                runners: runner_spaces,
+                wires,
+                own_wire,
+            },
             has_pool,
-            calls: None,
-            calls_done: python.is_none(),
-            python,
+            python: PythonCalls { client: None, is_done: python.is_none(), interpreter: python },
             clocks,
             server: None,
             server_due: now,
@@ -258,7 +268,7 @@ impl<'a> World<'a> {
         let port = self.port.to_string();
         let mut command =
             self.command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?;
-        let child = self.server_space.spawn(&mut command)?;
+        let child = self.network.server.spawn(&mut command)?;
         self.server = Some(Process { child, point, since: Instant::now() });
         Ok(())
     }
@@ -267,7 +277,7 @@ impl<'a> World<'a> {
         let is_pool = self.is_pool(slot);
         // The runners that it starts would inherit it, each of them.
         let point = if armed && !is_pool { self.plan.runner_point() } else { None };
-        let port = self.wires.get(slot).map_or(self.port, |wire| wire.port);
+        let port = self.network.wires.get(slot).map_or(self.port, |wire| wire.port);
         let (url, workflow) = (format!("http://127.0.0.1:{port}"), workflow.to_string());
         let name = format!("runner{slot}");
         let args = [
@@ -286,7 +296,7 @@ impl<'a> World<'a> {
             "64g",
         ];
         let mut command = self.command(&name, &args, point.as_deref())?;
-        let child = self.runner_spaces[slot].spawn(&mut command)?;
+        let child = self.network.runners[slot].spawn(&mut command)?;
         self.runners[slot] = Some(Process { child, point, since: Instant::now() });
         Ok(())
     }
@@ -298,7 +308,7 @@ impl<'a> World<'a> {
             let token = fs::read_to_string(self.dir.join(".torc/token")).unwrap_or_default();
             let is_there = self.dir.join(".torc/server.json").exists();
             if !token.trim().is_empty() && is_there {
-                let port = self.own_wire.as_ref().map_or(self.port, |wire| wire.port);
+                let port = self.network.own_wire.as_ref().map_or(self.port, |wire| wire.port);
                 return Client::new(&format!("http://127.0.0.1:{port}"), &token)
                     .map_err(io::Error::other);
             }
@@ -325,7 +335,7 @@ impl<'a> World<'a> {
     fn examine(&mut self) -> io::Result<()> {
         let mut doctor = self.command("doctor", &["server", "doctor"], None)?;
         let doctor = doctor.stdout(Stdio::piped());
-        let found = self.server_space.inside(|| doctor.output())?;
+        let found = self.network.server.inside(|| doctor.output())?;
         if !found.status.success() {
             let text = String::from_utf8_lossy(&found.stdout).into_owned();
             self.report.violations.push(format!("the doctor found: {text}"));
@@ -350,7 +360,7 @@ impl<'a> World<'a> {
             std::thread::sleep(TICK);
         }
         // What lasts longer than every lease is not cut short by the end of the faults.
-        while self.wires.iter().any(Wire::has_long_trouble) {
+        while self.network.wires.iter().any(Wire::has_long_trouble) {
             self.tend(shared, false)?;
             std::thread::sleep(TICK);
         }
@@ -365,7 +375,7 @@ impl<'a> World<'a> {
                 kill(&process.child);
             }
         }
-        self.wires.iter().for_each(Wire::mend);
+        self.network.wires.iter().for_each(Wire::mend);
         // A machine that is busy with other things is slow, and no fault: what counts is the time in which
         // no job says anything. Jobs that go on for ever are one, too.
         let end = Instant::now() + LONGEST * patience.as_secs().max(1) as u32;
@@ -379,12 +389,12 @@ impl<'a> World<'a> {
                 }
             }
             self.tend(shared, false)?;
-            if shared.done.load(Ordering::SeqCst) && self.calls_done {
+            if shared.done.load(Ordering::SeqCst) && self.python.is_done {
                 return Ok(true);
             }
             std::thread::sleep(TICK);
         }
-        if !self.calls_done {
+        if !self.python.is_done {
             self.report.violations.push("calls of Python have not ended".into());
         }
         Ok(false)
@@ -457,25 +467,27 @@ impl<'a> World<'a> {
 
     /// Starts the client of Python again when it was killed.
     fn tend_calls(&mut self) -> io::Result<()> {
-        if let Some(client) = &mut self.calls
+        if let Some(client) = &mut self.python.client
             && let Some(status) = client.try_wait()?
         {
-            self.calls = None;
+            self.python.client = None;
             if status.signal() != Some(9) {
-                self.calls_done = true;
+                self.python.is_done = true;
                 if !status.success() {
                     let text = format!("the client of Python ended with {status}: see calls.err");
                     self.report.violations.push(text);
                 }
             }
         }
-        let Some(python) = self.python.as_ref().filter(|_| !self.calls_done) else { return Ok(()) };
-        if self.calls.is_none() && self.server.is_some() {
+        let Some(python) = self.python.interpreter.as_ref().filter(|_| !self.python.is_done) else {
+            return Ok(());
+        };
+        if self.python.client.is_none() && self.server.is_some() {
             let err = self.dir.join("calls.err");
             let log = OpenOptions::new().create(true).append(true).open(err)?;
             let mut client = calls::client(python, &self.options.torc, &self.dir.canonicalize()?);
             client.env("HOME", &self.dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-            self.calls = Some(self.server_space.spawn(&mut client)?);
+            self.python.client = Some(self.network.server.spawn(&mut client)?);
         }
         Ok(())
     }
@@ -489,7 +501,7 @@ impl<'a> World<'a> {
         match fault.what {
             What::Kill(victim) => self.kill(victim, fault.pick),
             What::Wire { runner, trouble, lasts } => {
-                if self.wires[runner].trouble(trouble, lasts) {
+                if self.network.wires[runner].trouble(trouble, lasts) {
                     self.killed(trouble.name());
                     if lasts >= net::LONG {
                         self.report.long_troubles += 1;
@@ -529,7 +541,9 @@ impl<'a> World<'a> {
         for victim in victims {
             let (name, is_done) = match victim {
                 Victim::Server => ("server", kill_armed(self.server.as_mut())),
-                Victim::Client => ("client of Python", self.calls.as_ref().map(kill).is_some()),
+                Victim::Client => {
+                    ("client of Python", self.python.client.as_ref().map(kill).is_some())
+                }
                 // The pool's runner, which may go on without the process that started it.
                 Victim::Runner(slot) if self.is_pool(slot) && pick.is_multiple_of(2) => {
                     ("runner of a pool", self.runner_of_pool(slot).map(kill_pid).is_some())
@@ -587,8 +601,8 @@ impl<'a> World<'a> {
     }
 
     fn kill_job(&self, pick: u64) -> bool {
-        let (mut alive, gone): (Vec<Witness>, Vec<Witness>) =
-            witnesses(&self.dir).into_iter().partition(Witness::lives);
+        let (mut alive, gone): (Vec<LiveWitness>, Vec<LiveWitness>) =
+            witnesses(&self.dir).into_iter().partition(LiveWitness::lives);
         for witness in gone {
             let _ = fs::remove_file(witness.path);
         }
@@ -623,7 +637,7 @@ impl<'a> World<'a> {
 
     /// Ends what is left, the server in good order.
     fn stop(&mut self) {
-        if let Some(client) = &mut self.calls {
+        if let Some(client) = &mut self.python.client {
             kill(client);
             let _ = client.wait();
         }
@@ -647,7 +661,7 @@ impl Drop for World<'_> {
             let _ = process.child.kill();
             let _ = process.child.wait();
         }
-        if let Some(client) = &mut self.calls {
+        if let Some(client) = &mut self.python.client {
             let _ = client.kill();
             let _ = client.wait();
         }

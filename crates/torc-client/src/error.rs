@@ -18,7 +18,7 @@ pub enum Error {
     Refused {
         /// HTTP status.
         status: u16,
-        /// Why.
+        /// What the server said.
         info: ErrorInfo,
     },
     /// The answer makes no sense, for example because something else listens at the address.

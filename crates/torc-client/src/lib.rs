@@ -13,6 +13,7 @@ mod people;
 mod runner;
 mod single;
 mod slurm;
+mod sock_diag;
 mod stream;
 mod successor;
 mod tls;

@@ -2,8 +2,9 @@
 //!
 //! A server that died leaves its address in `server.json`, and any local user may listen there
 //! next. Clients and runners that go on asking would hand that user their token. The kernel knows
-//! who owns a socket, and tells in `/proc/net/tcp`.
+//! who owns a socket, and tells by netlink; where it does not, in `/proc/net/tcp`.
 
+use crate::sock_diag::SockDiag;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use std::fmt;
@@ -47,14 +48,37 @@ pub fn check(stream: &TcpStream) -> io::Result<()> {
     }
     let own = rustix::process::geteuid().as_raw();
     let strange = |uid: &u32| *uid != own && *uid != 0;
-    let owners = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|table| owners(&table, here, there));
-    match owners.collect::<Vec<_>>().into_iter().find(strange) {
+    // Kernels without the module for such questions answer that there is no socket.
+    let owners = match asked(here, there) {
+        Ok(owners) if !owners.is_empty() => owners,
+        _ => listed(here, there),
+    };
+    match owners.into_iter().find(strange) {
         Some(uid) => Err(io::Error::other(ForeignListener { uid, port: there.port() })),
         None => Ok(()),
     }
+}
+
+/// Who owns the server's end of this connection and the listening socket, by netlink.
+fn asked(client: SocketAddr, server: SocketAddr) -> io::Result<Vec<u32>> {
+    let kernel = SockDiag::open()?;
+    let nothing = match server.ip() {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let connection = kernel.owner(server, client)?;
+    let listener = kernel.owner(server, SocketAddr::new(nothing, 0))?;
+    let held = [connection, listener].into_iter().flatten().filter(|owner| owner.is_held);
+    Ok(held.map(|owner| owner.uid).collect())
+}
+
+/// The same by the tables of all sockets.
+fn listed(client: SocketAddr, server: SocketAddr) -> Vec<u32> {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .into_iter()
+        .filter_map(|table| std::fs::read_to_string(table).ok())
+        .flat_map(|table| owners(&table, client, server))
+        .collect()
 }
 
 /// Who owns the listening socket and the server's end of this connection. Both are needed: a
@@ -158,8 +182,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let here = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        assert!(!owners(&table, here.0, here.1).is_empty());
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(asked(here.0, here.1).unwrap(), [own]);
+        assert!(listed(here.0, here.1).contains(&own));
         check(&stream).unwrap();
     }
 }

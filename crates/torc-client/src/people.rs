@@ -19,7 +19,7 @@ const PAGE_ROWS: i64 = 10_000;
 pub struct NewWorkflow<'a, S> {
     /// The spec.
     pub spec: &'a S,
-    /// Owner.
+    /// The user it belongs to.
     pub user: Option<String>,
     /// Initialize it in the same transaction.
     pub initialize: bool,
@@ -36,7 +36,7 @@ pub struct NewWorkflow<'a, S> {
 pub struct Application<'a, S> {
     /// The spec.
     pub spec: &'a S,
-    /// How.
+    /// Options of the application.
     #[serde(flatten)]
     pub how: &'a ApplyOptions,
 }

@@ -210,7 +210,8 @@ impl Workflow {
 
     /// Everything that a trigger about jobs waits for has happened. Jobs that can no longer become
     /// ready are not waited for, but when there are only such jobs and ended ones, nothing is left
-    /// that the action could be for.
+    /// that the action could be for. Nothing is left either once the workflow is canceled, whose jobs
+    /// end one after the other.
     fn is_due(&self, i: usize) -> bool {
         let action = &self.actions[i];
         if !action.is_about_jobs() || action.jobs.is_empty() {
@@ -220,7 +221,8 @@ impl Workflow {
         match action.trigger {
             Trigger::OnJobsReady if !action.open.is_empty() => {
                 // The first job that may still become ready ends the search.
-                action.open.iter().all(|index| Action::never_ready(status(index)))
+                !self.canceled
+                    && action.open.iter().all(|index| Action::never_ready(status(index)))
                     && action.jobs.iter().any(|index| !status(index).is_final())
             }
             _ => action.open.is_empty(),
@@ -431,7 +433,11 @@ impl Workflow {
 
     /// A new run: recovery actions go, the others wait again for what has not happened yet.
     pub(super) fn reset_actions(&mut self) {
+        let before = self.actions.len();
         self.actions.0.retain(|a| !a.is_recovery);
+        if self.actions.len() != before {
+            self.record(Change::RecoveryActionsGone);
+        }
         for i in 0..self.actions.len() {
             if self.actions[i].state != ActionState::Waiting {
                 self.move_action(i, ActionState::Waiting, None, None);

@@ -429,4 +429,100 @@ mod tests {
         assert_eq!((life.started_at, life.end, life.cause), (Some(20), None, None));
         assert!(!life.was_too_short);
     }
+
+    #[test]
+    fn everything_that_is_told_of_an_allocation_is_kept_until_it_is_told_otherwise() {
+        let seen = |state: &str, job: Option<&str>| Sighting {
+            state: state.into(),
+            reason: Some("Priority".into()),
+            job: job.map(str::to_owned),
+            expected_start: Some(900),
+        };
+        let mut life = planned(None);
+        life.step(AllocationEvent::Unneeded, 1).expect("it was not sent");
+        assert_eq!(life, AllocationLife { unneeded_since: Some(1), ..planned(None) });
+        life.step(taken("a", 100), 2).expect("it waits to be sent");
+        life.step(AllocationEvent::Missing, 3).expect("it is on its way");
+        life.step(AllocationEvent::Missing, 4).expect("it is on its way");
+        assert_eq!(life.missing_since, Some(3), "since the first time");
+        let unsure = AllocationEvent::Undecided { submitter: "a".into(), message: "?".into() };
+        life.step(unsure, 5).expect("it has it");
+        let sent = AllocationLife {
+            status: AllocationStatus::Submitting,
+            submission: Some(Submission { by: "a".into(), until: 5 }),
+            reason: Some("?".into()),
+            missing_since: Some(3),
+            unneeded_since: Some(1),
+            ..planned(None)
+        };
+        assert_eq!(life, sent);
+        let mut refused = life.clone();
+        refused.step(AllocationEvent::Refused("no such partition".into()), 6).expect("it was sent");
+        let expected = AllocationLife {
+            status: AllocationStatus::Complete,
+            state: Some("REFUSED".into()),
+            reason: Some("no such partition".into()),
+            end: Some((6, AllocationEnd::Refused)),
+            ..sent.clone()
+        };
+        assert_eq!(refused, expected);
+        let mut submitted = life.clone();
+        submitted.step(AllocationEvent::Submitted("8".into()), 7).expect("it was sent");
+        let expected = AllocationLife {
+            status: AllocationStatus::Pending,
+            job: Some("8".into()),
+            submitted_at: Some(7),
+            missing_since: None,
+            ..sent.clone()
+        };
+        assert_eq!(submitted, expected);
+        life.step(AllocationEvent::Seen(seen("PENDING", Some("9"))), 8).expect("it was sent");
+        let pending = AllocationLife {
+            status: AllocationStatus::Pending,
+            job: Some("9".into()),
+            state: Some("PENDING".into()),
+            reason: Some("Priority".into()),
+            submitted_at: Some(8),
+            expected_start: Some(900),
+            missing_since: None,
+            ..sent
+        };
+        assert_eq!(life, pending);
+        life.step(AllocationEvent::Seen(seen("PENDING", Some("10"))), 9).expect("it waits");
+        assert_eq!(life, pending, "its id and the time stay");
+        life.step(AllocationEvent::Arrived("9".into()), 10).expect("it runs");
+        let active = AllocationLife {
+            status: AllocationStatus::Active,
+            state: Some("RUNNING".into()),
+            reason: None,
+            started_at: Some(10),
+            unneeded_since: None,
+            ..pending
+        };
+        assert_eq!(life, active);
+        life.step(AllocationEvent::Arrived("9".into()), 11).expect("a second runner");
+        assert_eq!(life, active, "it runs since the first");
+        life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 12).expect("it runs");
+        let ended = AllocationLife {
+            status: AllocationStatus::Complete,
+            state: Some("TIMEOUT".into()),
+            reason: Some("its time was over".into()),
+            cause: Some(Cause::Walltime),
+            end: Some((12, AllocationEnd::Left)),
+            was_too_short: true,
+            ..active
+        };
+        assert_eq!(life, ended);
+        life.step(AllocationEvent::Requeued(seen("REQUEUED", None)), 13)
+            .expect("it may start again");
+        let requeued = AllocationLife {
+            status: AllocationStatus::Pending,
+            state: Some("REQUEUED".into()),
+            reason: Some("Priority".into()),
+            cause: None,
+            end: None,
+            ..ended
+        };
+        assert_eq!(life, requeued);
+    }
 }

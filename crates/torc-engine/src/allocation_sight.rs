@@ -143,7 +143,9 @@ pub fn cause_for(cause: Cause, attempts: usize) -> Cause {
 
 #[cfg(test)]
 mod tests {
+    use super::super::allocation::Submission;
     use super::*;
+    use torc_model::slurm::AllocationEnding;
 
     #[test]
     fn the_word_of_the_batch_system_does_not_end_what_is_seen_to_live() {
@@ -168,5 +170,92 @@ mod tests {
         assert_eq!(cause_for(Cause::Oom, 1), Cause::Oom);
         assert_eq!(cause_for(Cause::Oom, 2), Cause::Lost);
         assert_eq!(cause_for(Cause::Walltime, 2), Cause::Walltime);
+    }
+
+    #[test]
+    fn what_a_look_means_depends_on_where_the_allocation_stands() {
+        use AllocationStatus::{Active, Complete, Pending, Planned, Submitting};
+        let alive = |phase| Verdict::Alive { phase, reason: None };
+        let ended = |is_vanished| {
+            Verdict::Ended(AllocationEnding { is_vanished, ..AllocationEnding::vanished() })
+        };
+        let verdicts = [
+            (Verdict::Unknown { why: "?".into() }, false),
+            (Verdict::Unknown { why: "?".into() }, true),
+            (alive(AllocationPhase::Waiting), false),
+            (alive(AllocationPhase::Running), false),
+            (alive(AllocationPhase::Leaving), false),
+            (ended(false), false),
+            (ended(false), true),
+            (ended(true), false),
+            (ended(true), true),
+        ];
+        let looks = |status, cause, ended_as| {
+            let life = AllocationLife {
+                status,
+                array_task: None,
+                submission: None,
+                job: None,
+                state: None,
+                reason: None,
+                cause,
+                submitted_at: None,
+                expected_start: None,
+                started_at: None,
+                end: Some((1, ended_as)),
+                missing_since: None,
+                unneeded_since: None,
+                was_too_short: false,
+            };
+            verdicts.clone().map(|(verdict, is_missing)| life.look(&verdict, is_missing))
+        };
+        use Look::{Explained, Missing, Nothing, Over, Seen, StartsAgain, Unknown, Waiting};
+        let left = AllocationEnd::Left;
+        assert_eq!(looks(Planned, None, left), [Nothing; 9]);
+        for status in [Submitting, Pending, Active] {
+            let expected = [Unknown, Missing, Waiting, Seen, Seen, Over, Over, Over, Over];
+            assert_eq!(looks(status, None, left), expected, "{status}");
+        }
+        let afterwards = [
+            Nothing,
+            Nothing,
+            StartsAgain,
+            Nothing,
+            Nothing,
+            Explained,
+            Explained,
+            Explained,
+            Nothing,
+        ];
+        assert_eq!(looks(Complete, Some(Cause::Lost), left), afterwards);
+        assert_eq!(looks(Complete, None, left), [Nothing; 9], "nothing was lost with it");
+        assert_eq!(looks(Complete, Some(Cause::Lost), AllocationEnd::Reported), [Nothing; 9]);
+    }
+
+    #[test]
+    fn a_submitter_takes_what_waits_and_what_another_one_has_given_up() {
+        use AllocationStatus::{Active, Complete, Pending, Planned, Submitting};
+        let life = |status, until: Option<i64>| AllocationLife {
+            status,
+            array_task: None,
+            submission: until.map(|until| Submission { by: "a".into(), until }),
+            job: None,
+            state: None,
+            reason: None,
+            cause: None,
+            submitted_at: None,
+            expected_start: None,
+            started_at: None,
+            end: None,
+            missing_since: None,
+            unneeded_since: None,
+            was_too_short: false,
+        };
+        assert!(life(Planned, None).may_be_taken(0) && life(Submitting, None).may_be_taken(0));
+        assert!(life(Submitting, Some(5)).may_be_taken(5));
+        assert!(!life(Submitting, Some(6)).may_be_taken(5));
+        for status in [Pending, Active, Complete] {
+            assert!(!life(status, None).may_be_taken(9), "{status}");
+        }
     }
 }

@@ -89,3 +89,36 @@ impl Attempts {
         self.by_runner.keys().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_found_by_row_and_by_runner_until_they_end() {
+        let (a, b) = (JobIx::new(1), JobIx::new(2));
+        let mut attempts = Attempts::default();
+        assert_eq!((attempts.new_row(), attempts.next()), (AttemptId(1), 2));
+        attempts.set_next(7);
+        let (first, second) = (attempts.new_row(), attempts.new_row());
+        assert_eq!((first, second), (AttemptId(7), AttemptId(8)));
+        attempts.add(first, a);
+        attempts.add(second, b);
+        attempts.give(RunnerId(1), a);
+        attempts.give(RunnerId(1), b);
+        attempts.give(RunnerId(2), b);
+        let held =
+            |attempts: &Attempts, runner| attempts.held_by(RunnerId(runner)).collect::<Vec<_>>();
+        assert_eq!((held(&attempts, 1), held(&attempts, 2)), (vec![a, b], vec![b]));
+        attempts.take_back(second, RunnerId(1), b);
+        assert_eq!((held(&attempts, 1), attempts.job_of(second)), (vec![a], None));
+        attempts.take_back(first, RunnerId(1), a);
+        assert_eq!(attempts.runners().collect::<Vec<_>>(), [RunnerId(2)]);
+        attempts.add(first, a);
+        attempts.remove(first);
+        assert_eq!(attempts.job_of(first), None);
+        attempts.add(first, a);
+        attempts.clear();
+        assert_eq!((attempts.len(), attempts.runners().count(), attempts.next()), (0, 0, 9));
+    }
+}

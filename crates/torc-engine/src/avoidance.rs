@@ -54,3 +54,30 @@ impl Avoidance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preference_holds_until_its_time_and_for_its_machine_only() {
+        let (a, b) = (JobIx::new(1), JobIx::new(2));
+        let mut avoidance = Avoidance::default();
+        avoidance.avoid(a, RunnerId(1), 50);
+        avoidance.avoid(b, RunnerId(2), 40);
+        avoidance.avoid(a, RunnerId(1), 30);
+        assert_eq!(avoidance.next_end(), Some(30), "the newer one counts");
+        let avoids = |avoidance: &Avoidance, job, runner, now| {
+            avoidance.avoids(job, &[RunnerId(9), RunnerId(runner)], now)
+        };
+        assert!(avoids(&avoidance, a, 1, 29) && !avoids(&avoidance, a, 1, 30));
+        assert!(!avoids(&avoidance, a, 2, 0) && !avoids(&avoidance, JobIx::new(3), 1, 0));
+        avoidance.expire(29);
+        assert!(avoids(&avoidance, a, 1, 0));
+        avoidance.expire(30);
+        assert!(!avoids(&avoidance, a, 1, 0) && avoids(&avoidance, b, 2, 0));
+        assert_eq!(avoidance.next_end(), Some(40));
+        avoidance.forget(b);
+        assert_eq!(avoidance, Avoidance::default());
+    }
+}

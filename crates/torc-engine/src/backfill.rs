@@ -350,6 +350,7 @@ impl Workflow {
 
 #[cfg(test)]
 mod tests {
+    use super::{Backfill, Claim, Kept};
     use crate::{Class, JobIx, NewJob, SimulatedMachine, Workflow};
     use proptest::prelude::*;
     use torc_model::api::Capacity;
@@ -469,5 +470,69 @@ mod tests {
         // Known to be as long as the gap, a narrow job may go before.
         let case = Case { known: vec![1.0; 20], ..case };
         assert_eq!(wait(&case, true), (300, 300));
+    }
+
+    #[test]
+    fn a_runner_counts_as_it_last_asked() {
+        let node = |cpus, gpus| Capacity {
+            num_cpus: cpus,
+            num_gpus: gpus,
+            num_nodes: 1,
+            ..Capacity::default()
+        };
+        let (plain, larger, gpus) = (node(4, 0), node(8, 0), node(4, 2));
+        let first = Claim {
+            runner: RunnerId(1),
+            key: "k",
+            limit: 1,
+            prefetch: 0,
+            capacity: &plain,
+            time_left: Some(60),
+            scheduler: Some(4),
+            strict_scheduler: false,
+            label: Some("a"),
+            now: 1_000,
+            nonce: 1,
+        };
+        let mut backfill = Backfill::default();
+        backfill.see(&first);
+        let later = Claim { runner: RunnerId(3), now: 31_000, ..first.clone() };
+        let expected = Claim { time_left: Some(30), now: 31_000, ..first.clone() };
+        assert_eq!(backfill.seen[&RunnerId(1)].ask(RunnerId(1), &later), expected);
+        let second = Claim {
+            capacity: &larger,
+            time_left: None,
+            strict_scheduler: true,
+            now: 5_000,
+            ..first.clone()
+        };
+        backfill.see(&second);
+        assert_eq!(backfill.seen[&RunnerId(1)].ask(RunnerId(1), &second), second);
+        assert_eq!(backfill.seen[&RunnerId(1)].at, 5_000);
+        assert!(backfill.has_plain_runner(RunnerId(2)) && !backfill.has_plain_runner(RunnerId(1)));
+        backfill.see(&Claim { runner: RunnerId(2), capacity: &gpus, ..first });
+        assert!(!backfill.has_plain_runner(RunnerId(1)), "the other one has GPUs");
+
+        let kept = |job, runner| Kept {
+            index: JobIx::new(job),
+            runner: RunnerId(runner),
+            start_at: None,
+            since: 0,
+        };
+        backfill.kept = vec![kept(1, 1), kept(2, 2), kept(3, 3)];
+        backfill.start(JobIx::new(1), RunnerId(2));
+        backfill.release(JobIx::new(9));
+        assert_eq!((backfill.kept.len(), backfill.is_released), (3, false));
+        backfill.start(JobIx::new(1), RunnerId(1));
+        assert_eq!(
+            (&backfill.kept[..], backfill.is_released),
+            (&[kept(2, 2), kept(3, 3)][..], false)
+        );
+        backfill.release(JobIx::new(3));
+        assert_eq!((&backfill.kept[..], backfill.is_released), (&[kept(2, 2)][..], true));
+        assert_eq!(backfill.kept_for(JobIx::new(2)), backfill.kept_on(RunnerId(2)));
+        assert_eq!((backfill.kept_for(JobIx::new(3)), backfill.kept_on(RunnerId(3))), (None, None));
+        backfill.forget(RunnerId(2));
+        assert!(backfill.kept.is_empty() && !backfill.seen.contains_key(&RunnerId(2)));
     }
 }

@@ -10,6 +10,8 @@ use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
 use torc_model::attempt::{Decision, Ending, Output, Usage};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::plan::Settings;
+use torc_model::recovery::Change as Adjusted;
 use torc_model::status::{
     ActionState, Afterwards, AttemptState, Cause, EndedBy, JobStatus, Origin, RunnerOrder,
     StatusReason,
@@ -56,8 +58,12 @@ pub enum Change {
     ItemChanged(JobId, Option<String>),
     /// A job has other limits or another priority from its next attempt on.
     JobAdjusted(JobId, Adjustment),
+    /// Why a job has another limit.
+    AdjustmentNoted(Box<NotedAdjustment>),
     /// A job is for nodes of another scheduler from its next attempt on.
     JobScheduler(JobId, i64),
+    /// A job waits for more jobs than it did.
+    JobWaitsFor(JobId, Vec<JobId>),
     /// A job is held back, or no longer.
     JobHeld(JobId, bool),
     /// What becomes of a job when its running attempt has ended, where that is not the usual.
@@ -138,6 +144,10 @@ pub enum Change {
         /// What went wrong.
         error: Option<String>,
     },
+    /// Actions that a recovery added are gone: they were for the run that is over.
+    RecoveryActionsGone,
+    /// The workflow has other settings.
+    Settings(Box<Settings>),
     /// The workflow's own row.
     Workflow {
         /// The run.
@@ -149,6 +159,23 @@ pub enum Change {
         /// The run began now.
         started: bool,
     },
+}
+
+/// A limit of a job that was changed, with the reason, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotedAdjustment {
+    /// Which job.
+    pub job: JobId,
+    /// The run.
+    pub run: i64,
+    /// The number of the attempt after which it was changed.
+    pub attempt: i64,
+    /// What changed.
+    pub change: Adjusted,
+    /// One sentence.
+    pub why: String,
+    /// Who wanted it.
+    pub by: String,
 }
 
 /// What happened to a runner.

@@ -194,11 +194,7 @@ impl Workflow {
         self.ready.backfill.start(index, claim.runner);
         self.shift(index, JobEvent::Claimed, None);
         let class = self.jobs[index].class;
-        for name in &self.classes[class].uses {
-            if let Some(limit) = limits.get_mut(name) {
-                limit.used += 1;
-            }
-        }
+        self.take_share(class, limits);
         let (memory, time_limit) = (self.classes[class].memory, self.classes[class].time_limit());
         let job = &mut self.jobs[index];
         let attempt = job.live().expect("a ready job has a queued attempt");

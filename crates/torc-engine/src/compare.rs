@@ -8,13 +8,26 @@ use torc_model::status::JobStatus;
 impl Workflow {
     /// In what a workflow that was restored from its rows differs from this one, if it does.
     pub fn difference(&self, restored: &Self) -> Option<String> {
+        self.difference_in(restored, true)
+    }
+
+    /// The same without ranks, which a revision may leave as they were: they say which job is better
+    /// begun first, not which may.
+    pub fn difference_besides_ranks(&self, restored: &Self) -> Option<String> {
+        self.difference_in(restored, false)
+    }
+
+    fn difference_in(&self, restored: &Self, with_ranks: bool) -> Option<String> {
+        if self.len() != restored.len() {
+            return Some("memory and rows differ about the number of jobs".into());
+        }
         if (self.run, self.canceled, self.counts())
             != (restored.run, restored.canceled, restored.counts())
         {
             return Some("memory and rows differ about the workflow".into());
         }
         if let Some(different) =
-            self.jobs.indexes().find_map(|index| self.job_difference(restored, index))
+            self.jobs.indexes().find_map(|index| self.job_difference(restored, index, with_ranks))
         {
             return Some(different);
         }
@@ -29,9 +42,12 @@ impl Workflow {
         Some(format!("a restart would forget that runner {forgotten} has a process"))
     }
 
-    fn job_difference(&self, restored: &Self, index: JobIx) -> Option<String> {
+    fn job_difference(&self, restored: &Self, index: JobIx, with_ranks: bool) -> Option<String> {
         let (a, b) = (&self.jobs[index], &restored.jobs[index]);
-        let is_ranked = !a.status().is_final() && !a.status().is_held() && self.is_untouched(index);
+        let is_ranked = with_ranks
+            && !a.status().is_final()
+            && !a.status().is_held()
+            && self.is_untouched(index);
         // The last attempt matters only to jobs that can be retried.
         let matters = matches!(
             a.status(),
@@ -44,6 +60,8 @@ impl Workflow {
         // A map that waits for its items need not run itself in this run: its column says 1 all the
         // same.
         let never_runs = self.map(index).is_some() && self.gathers(index);
+        // A revision took it out in an earlier run: should it come back, it starts over.
+        let is_history = a.is_removed() && a.tries.run != self.run;
         // Its time had come; whether it has come again after a jump of the clock does not matter.
         let woken = a.not_before.is_none();
         let not_before = a.not_before == b.not_before || woken || a.status() != JobStatus::Ready;
@@ -52,7 +70,10 @@ impl Workflow {
             ("held_back", a.held_back == b.held_back),
             ("priority", a.priority == b.priority),
             ("class", self.next_class_of(index) == restored.next_class_of(index)),
-            ("attempt", a.tries.number == b.tries.number || from_before || never_runs),
+            (
+                "attempt",
+                a.tries.number == b.tries.number || from_before || never_runs || is_history,
+            ),
             ("lost_retries", a.tries.lost == b.tries.lost),
             ("refunds", a.tries.refunds == b.tries.refunds),
             ("unmet", a.unmet == b.unmet),
@@ -62,6 +83,8 @@ impl Workflow {
             ("held", a.held() == b.held()),
             ("script", a.script == b.script || a.live().is_none()),
             ("reason", a.reason() == b.reason()),
+            ("handler", a.handler == b.handler),
+            ("afterwards", a.afterwards() == b.afterwards()),
             ("rank", self.rank(index) == restored.rank(index) || !is_ranked),
         ];
         let (what, _) = parts.iter().find(|(_, same)| !same)?;

@@ -133,8 +133,14 @@ mod tests {
         assert!(!conduct.ended(JobId(4), AttemptId(4), Some(Cause::Exit), 0.1), "known already");
         let until = 5 + QUARANTINE_MS;
         assert!(matches!(conduct.gate(until - 1), Gate::Closed { seconds: 1, .. }));
+        assert!(matches!(conduct.gate(until - 1_000), Gate::Closed { seconds: 2, .. }));
         assert_eq!(conduct.gate(until), Gate::Over);
+        assert_eq!(conduct.quarantine().map(|kept| kept.until), Some(until));
+        let restored = Conduct::restored(conduct.quarantine().cloned());
+        assert_eq!((restored.gate(until), restored.successes()), (Gate::Over, 0));
         assert!(conduct.release() && !conduct.release());
         assert_eq!((conduct.gate(0), conduct.judge(9, 0)), (Gate::Open, None));
+        assert!(!conduct.ended(JobId(1), AttemptId(1), None, 0.1), "a success is not judged");
+        assert_eq!((conduct.successes(), conduct.quarantine()), (1, None));
     }
 }

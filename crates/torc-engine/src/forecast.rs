@@ -20,7 +20,7 @@ use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, EvidenceS
 
 /// A runner of a simulation.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Machine {
+pub struct SimulatedMachine {
     /// Held attempts of this runner go on.
     pub id: RunnerId,
     /// What it has.
@@ -35,7 +35,7 @@ pub struct Machine {
     pub scheduler: Option<i64>,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// One that is there from now on.
     pub fn new(id: RunnerId, capacity: Capacity, now: i64) -> Self {
         Self { id, capacity, from: now, until: None, label: None, scheduler: None }
@@ -135,7 +135,7 @@ struct Have {
 const KINDS: [LimitedBy; 3] = [LimitedBy::Cpus, LimitedBy::Gpus, LimitedBy::Memory];
 
 impl Have {
-    fn of(machines: &[Machine], now: i64) -> Self {
+    fn of(machines: &[SimulatedMachine], now: i64) -> Self {
         let mut steps: BTreeMap<i64, [f64; 3]> = BTreeMap::new();
         for machine in machines {
             let have = &machine.capacity;
@@ -178,10 +178,11 @@ impl Have {
 const QUEUE_SHARE: f64 = 0.1;
 
 /// The same machines, all of them there now.
-fn at_once(machines: &[Machine], now: i64) -> Option<Vec<Machine>> {
+fn at_once(machines: &[SimulatedMachine], now: i64) -> Option<Vec<SimulatedMachine>> {
     let is_late = machines.iter().any(|machine| machine.from > now);
-    is_late
-        .then(|| machines.iter().map(|m| Machine { from: m.from.min(now), ..m.clone() }).collect())
+    is_late.then(|| {
+        machines.iter().map(|m| SimulatedMachine { from: m.from.min(now), ..m.clone() }).collect()
+    })
 }
 
 /// What a job of a class takes of each kind of resource.
@@ -201,7 +202,7 @@ fn largest(bounds: impl IntoIterator<Item = (f64, LimitedBy)>) -> Bound {
 impl Rest {
     /// When it is expected to be over on these machines, by how much work there is and how long its
     /// chains are.
-    pub fn forecast(mut self, machines: &[Machine], now: i64) -> Forecast {
+    pub fn forecast(mut self, machines: &[SimulatedMachine], now: i64) -> Forecast {
         self.open.sort_unstable_by(|a, b| b.tail.total_cmp(&a.tail));
         let mut forecast = self.on(&Have::of(machines, now));
         if let Some(soon) = at_once(machines, now)
@@ -284,7 +285,7 @@ impl Workflow {
     /// takes, in ms. Every attempt succeeds.
     pub fn simulate(
         &mut self,
-        machines: &[Machine],
+        machines: &[SimulatedMachine],
         limits: &mut Limits,
         now: i64,
         mut took: impl FnMut(JobIx) -> i64,
@@ -412,7 +413,7 @@ impl Workflow {
 
     /// The least time that the rest takes on these machines, if each job takes as long as `took`
     /// says (ms; 0 for what has ended).
-    pub fn bound(&self, machines: &[Machine], took: &[f64], now: i64) -> Bound {
+    pub fn bound(&self, machines: &[SimulatedMachine], took: &[f64], now: i64) -> Bound {
         let jobs = self.jobs.len();
         let (heads, tails) = self.heads_and_tails(took);
         let have = Have::of(machines, now);
@@ -525,7 +526,7 @@ impl Workflow {
     }
 
     /// When the rest is expected to be over on these machines.
-    pub fn forecast(&self, machines: &[Machine], limits: &Limits, now: i64) -> Forecast {
+    pub fn forecast(&self, machines: &[SimulatedMachine], limits: &Limits, now: i64) -> Forecast {
         let left = self.left_ms(now);
         let mut bound = self.bound(machines, &left, now);
         let jobs = left.iter().filter(|ms| **ms > 0.0).count();
@@ -534,7 +535,7 @@ impl Workflow {
             .indexes()
             .filter(|i| left[i.at()] > 0.0 && self.estimate(*i).is_none())
             .count();
-        let once = |machines: &[Machine], rng: &mut Option<Rng>| {
+        let once = |machines: &[SimulatedMachine], rng: &mut Option<Rng>| {
             let mut copy = self.clone();
             let commons = Commons::draw(rng);
             let took = |index: JobIx| {
@@ -632,4 +633,64 @@ impl Spread {
 /// A normally distributed number: the sum of twelve uniform ones.
 fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| (rng.word() >> 11) as f64 / (1u64 << 53) as f64).sum::<f64>() - 6.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_as_long_as_what_is_there_then_needs_for_it() {
+        let machine = |cpus, gpus, from| {
+            let capacity = Capacity {
+                num_cpus: cpus,
+                num_gpus: gpus,
+                memory_bytes: 10,
+                ..Capacity::default()
+            };
+            SimulatedMachine::new(RunnerId(1), capacity, from)
+        };
+        let have = Have::of(&[machine(2, 0, 0), machine(2, 1, 100), machine(4, 0, 1_000)], 500);
+        // Two and two CPUs are there now, four more from 500 ms on; the one with the GPU is there.
+        assert_eq!(have.steps, [(0.0, [4.0, 1.0, 20.0]), (500.0, [4.0, 0.0, 10.0])]);
+        assert_eq!(
+            [0.0, 400.0, 2_000.0, 2_800.0].map(|work| have.time(0, work)),
+            [0.0, 100.0, 500.0, 600.0]
+        );
+        assert_eq!((have.time(1, 30.0), have.first()), (30.0, 0.0));
+        let bounds: Vec<_> = have.bounds([2_800.0, 0.0, 100.0]).collect();
+        assert_eq!(bounds, [(600.0, LimitedBy::Cpus), (5.0, LimitedBy::Memory)]);
+        let late = Have::of(&[machine(2, 0, 700)], 500);
+        assert_eq!((late.first(), late.time(0, 10.0), late.time(1, 10.0)), (200.0, 205.0, 0.0));
+        assert_eq!((Have::of(&[], 0).first(), Have::of(&[], 0).time(0, 5.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn machines_that_are_all_there_need_no_second_look() {
+        let machine = |from| SimulatedMachine::new(RunnerId(1), Capacity::default(), from);
+        assert_eq!(at_once(&[machine(4), machine(5)], 5), None);
+        assert_eq!(at_once(&[machine(4), machine(6)], 5), Some(vec![machine(4), machine(5)]));
+    }
+
+    #[test]
+    fn drawn_times_are_normally_distributed_logarithms() {
+        let mut rng = Rng::new(1);
+        let drawn: Vec<f64> = (0..10_000).map(|_| normal(&mut rng)).collect();
+        let mean = drawn.iter().sum::<f64>() / 10_000.0;
+        let variance = drawn.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 10_000.0;
+        assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        let spread = Spread { own: 2.0, common: 3.0 };
+        assert!((spread.exp_of(&Commons(4.0), &mut None) - 1.0).abs() < 1e-12);
+        let expected = (2.0 * normal(&mut Rng::new(5)) + 12.0).exp();
+        let drawn = spread.exp_of(&Commons(4.0), &mut Some(Rng::new(5)));
+        assert!((drawn / expected - 1.0).abs() < 1e-12, "{drawn} {expected}");
+        assert!(Commons::draw(&mut None).0.abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_largest_bound_counts_and_of_equal_ones_the_first() {
+        let bounds = [(3.0, LimitedBy::Cpus), (5.0, LimitedBy::Gpus), (5.0, LimitedBy::Memory)];
+        assert_eq!(largest(bounds), Bound { ms: 5.0, by: LimitedBy::Gpus });
+        assert_eq!(largest([]), Bound { ms: 0.0, by: LimitedBy::CriticalPath });
+    }
 }

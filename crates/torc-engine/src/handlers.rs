@@ -58,3 +58,30 @@ impl Index<HandlerIx> for Handlers {
         &self.list[index.at()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_are_counted_by_job_and_rule_and_forgotten_by_job() {
+        let (a, b) = (JobIx::new(1), JobIx::new(2));
+        let mut handlers = Handlers::new(Vec::new());
+        handlers.take_back(a, 0);
+        handlers.count_use(a, 0);
+        handlers.count_use(a, 0);
+        handlers.count_use(a, 1);
+        handlers.count_use(b, 0);
+        let uses = |handlers: &Handlers| {
+            [(a, 0), (a, 1), (b, 0), (b, 1)].map(|(j, r)| handlers.uses(j, r))
+        };
+        assert_eq!(uses(&handlers), [2, 1, 1, 0]);
+        handlers.take_back(a, 0);
+        assert_eq!(uses(&handlers), [1, 1, 1, 0]);
+        handlers.replace(Vec::new());
+        handlers.forget(|job| job == a);
+        assert_eq!(uses(&handlers), [0, 0, 1, 0]);
+        handlers.forget_all();
+        assert_eq!(uses(&handlers), [0; 4]);
+    }
+}

@@ -343,6 +343,11 @@ impl Jobs {
         counts
     }
 
+    /// How many a revision took out; all of them are disabled.
+    pub fn removed(&self) -> u32 {
+        self.removed
+    }
+
     /// How many are final.
     pub fn done(&self) -> u32 {
         JobStatus::ALL.iter().filter(|s| s.is_final()).map(|s| self.counts[*s as usize]).sum()

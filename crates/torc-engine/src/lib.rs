@@ -18,6 +18,7 @@ mod allocation_sight;
 mod attempts;
 mod avoidance;
 mod backfill;
+mod breaker;
 mod change;
 mod claim;
 mod classes;
@@ -30,6 +31,7 @@ mod handlers;
 mod index;
 mod item_difference;
 mod jobs;
+mod limits;
 mod liveness;
 mod machine;
 mod maps;
@@ -43,10 +45,13 @@ mod restore;
 mod retry_memory;
 mod revise;
 mod rules;
+mod runners;
 mod spawn;
 mod step_log;
 mod workflow;
 
+#[cfg(test)]
+mod chronicles;
 #[cfg(test)]
 mod dispatch_tests;
 #[cfg(test)]
@@ -57,26 +62,29 @@ pub use allocation::{
     AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Sighting, Submission,
 };
 pub use allocation_sight::{Doubt, Look, RunnerTrace, cause_for};
-pub use change::{Change, End, Judged, NewAttempt, RunnerChange};
+pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
+pub use change::{Change, End, Judged, NewAttempt, NotedAdjustment, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use conduct::{Burnt, Conduct, Gate, QUARANTINE_MS, Quarantine};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
-pub use forecast::{Bound, Forecast, MAX_SIMULATED, Machine as SimulatedMachine, Rest, Simulated};
+pub use forecast::{Bound, Forecast, MAX_SIMULATED, Rest, Simulated, SimulatedMachine};
 pub use index::{ClassIx, HandlerIx, JobIx};
 pub use item_difference::ItemDifference;
 pub use jobs::{Held, Job, NewJob, Tries};
-pub use liveness::{Life, Process, RunnerLife};
+pub use limits::{LimitChange, remove_limit, set_limit};
+pub use liveness::{Holdup, LEASE_MS, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
 pub use maps::{FoundItems, MapJob, NewItem, Tally, limit_name};
 pub use order::{Estimate, FamilyTime, UNKNOWN_MS};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};
-pub use reset::{Adjustment, Reason, Seeds};
+pub use reset::{Adjustment, Because, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
 pub use retry_memory::{AwaitedRetry, Lesson, RetryEnd};
 pub use revise::{ChangedJob, Revision};
 pub use rules::{CompiledHandler, Failure, RuleError, Verdict};
+pub use runners::{Answers, GivenActions, KnownEnd, KnownRunner, RunnerEvent, Runners};
 pub use step_log::unwritten;
 pub use torc_model::class::{Class, Room, time_limit};
 pub use workflow::{Refused, Workflow};

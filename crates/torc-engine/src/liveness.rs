@@ -11,6 +11,47 @@ use torc_model::api::Evidence;
 use torc_model::status::{Cause, EvidenceSource};
 use torc_model::words;
 
+/// A runner is shown as out of contact after this long without a word.
+pub const LEASE_MS: i64 = 60_000;
+
+/// Why a runner that is silent or gone still holds its attempts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holdup {
+    /// Its process was stopped by a signal.
+    Stopped,
+    /// It is gone, and these processes of its attempts do not end.
+    Processes(Vec<i32>),
+    /// It is gone, and the process table cannot be read.
+    Unproved,
+    /// It is gone; the batch system has not said why.
+    Scheduler,
+    /// It cannot be seen from here and is given up at this time, by the clock that cannot be set.
+    Deadline(i64),
+    /// It cannot be seen from here and was promised not to be given up by time.
+    NoDeadline,
+}
+
+impl Holdup {
+    /// One clause for people; `pid` is the runner's.
+    pub fn text(&self, pid: i64) -> String {
+        match self {
+            Self::Stopped => format!("its process {pid} was stopped by a signal"),
+            Self::Processes(pids) => {
+                let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                format!("it is gone, but processes that it started do not end: {}", list.join(", "))
+            }
+            Self::Unproved => {
+                "it is gone, but whether its processes are cannot be told: the process table cannot be read".into()
+            }
+            Self::Scheduler => "it is gone; the batch system has not said why".into(),
+            Self::Deadline(_) => "it cannot be seen from here".into(),
+            Self::NoDeadline => {
+                "it cannot be seen from here, and only evidence of its end counts".into()
+            }
+        }
+    }
+}
+
 /// What is known about a runner's process, from its own host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Process {
@@ -158,5 +199,24 @@ mod tests {
     fn a_batch_system_that_says_nothing_proves_nothing() {
         let life = RunnerLife { in_allocation: true, ..life() };
         assert_eq!(life.judge(150_000), Life::Alive);
+    }
+
+    #[test]
+    fn a_deadline_is_over_when_it_has_passed_and_the_evidence_says_what_was_seen() {
+        assert_eq!(life().judge(160_000), Life::Alive, "its lease is just over");
+        assert_eq!(life().judge(160_001), Life::Silent { silent_for: 60_001 });
+        assert_eq!(life().judge(2_500_000), Life::Silent { silent_for: 2_400_000 });
+        let dead = |life: RunnerLife<'_>, now| match life.judge(now) {
+            Life::Dead(lost) => (lost.evidence.source, lost.evidence.text),
+            other => panic!("{other:?}"),
+        };
+        let text = "nothing was heard from its runner on n1 for 2400 s";
+        assert_eq!(dead(life(), 2_500_999), (EvidenceSource::Journal, text.into()));
+        let gone = RunnerLife { process: Process::Gone, ..life() };
+        let text = "its runner (pid 7 on n1) is gone";
+        assert_eq!(dead(gone, 100_000), (EvidenceSource::Node, text.into()));
+        let rebooted = RunnerLife { process: Process::Rebooted, ..life() };
+        let text = "n1, where it ran, was started again";
+        assert_eq!(dead(rebooted, 100_000), (EvidenceSource::Node, text.into()));
     }
 }

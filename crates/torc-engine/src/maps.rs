@@ -14,7 +14,6 @@ use super::workflow::{Refused, Workflow};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::ErrorCode;
-use torc_model::class::Class;
 use torc_model::event::EventKind;
 use torc_model::ids::JobId;
 use torc_model::status::{JobStatus, Origin, StatusReason};
@@ -77,8 +76,6 @@ pub struct FoundItems {
     pub first: JobId,
     /// New items.
     pub new: Vec<NewItem>,
-    /// What each new item needs.
-    pub class: Class,
     /// Items that are what they were.
     pub kept: Vec<JobIx>,
     /// Items whose value is another, with the rest of their rows as JSON.
@@ -164,6 +161,12 @@ impl Workflow {
     /// that are back run again. They start when the map's own attempt has ended.
     pub fn find_items(&mut self, index: JobIx, found: FoundItems, now: i64) {
         let family = self.family_of(index);
+        // What a person changed while the map looked for its items holds for them: their rows are
+        // copies of the map's row, which says what its next attempt needs.
+        let mut class = self.next_class_of(index).clone();
+        if self.map(index).is_some_and(|map| map.max_parallel.is_some()) {
+            class.uses.push(limit_name(self.jobs[index].id));
+        }
         for nth in 0..found.new.len() as i64 {
             let map = &self.jobs[index];
             let new = NewJob {
@@ -172,7 +175,7 @@ impl Workflow {
                 position: map.position,
                 family,
                 own_ms: None,
-                class: found.class.clone(),
+                class: class.clone(),
                 handler: map.handler,
                 cancel_on_failure: map.cancel_on_failure,
                 max_lost: map.max_lost,
@@ -248,7 +251,14 @@ impl Workflow {
         }
     }
 
-    /// The same where maps may have changed: what is in use stays counted.
+    /// How many items of the map may run at once that sets the limit of this name.
+    pub(super) fn map_limit(&self, name: &str) -> Option<i64> {
+        let is_it = |index: &JobIx| limit_name(self.jobs[*index].id) == name;
+        let map = self.maps.maps.iter().find(|(index, _)| is_it(index));
+        map.and_then(|(_, map)| map.max_parallel).map(i64::from)
+    }
+
+    /// Adds the limits of maps that may have changed: what is in use stays counted.
     pub fn set_map_limits(&self, limits: &mut Limits) {
         for (index, map) in &self.maps.maps {
             if let Some(max) = map.max_parallel {
@@ -616,6 +626,19 @@ mod tests {
         workflow.link_item(ix(1), ix(0));
         workflow.initialize(0);
         workflow
+    }
+
+    #[test]
+    fn a_limit_that_is_removed_leaves_a_map_its_own() {
+        let mut workflow = jobs(1);
+        workflow.set_map(ix(0), MapJob { max_parallel: Some(2), ..MapJob::default() });
+        let (mut limits, name) = (Limits::default(), limit_name(JobId(1)));
+        workflow.add_map_limits(&mut limits);
+        let (none, all) = (crate::Reservations::default(), || std::iter::once(&workflow));
+        crate::set_limit(&mut limits, &none, all(), &name, 9);
+        assert_eq!(limits[&name].max, 9);
+        crate::remove_limit(&mut limits, all(), &name).expect("it was there");
+        assert_eq!(limits[&name].max, 2);
     }
 
     #[test]

@@ -120,3 +120,66 @@ impl Queue {
         self.by_class.keys().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(rank: u16, at: usize) -> Key {
+        (Reverse(0), Reverse(rank), at as i64, JobIx::new(at))
+    }
+
+    #[test]
+    fn the_first_is_the_highest_of_the_classes_that_fit_and_of_the_jobs_that_are_not_passed_over() {
+        let [narrow, wide] = [ClassIx::new(0), ClassIx::new(1)];
+        let mut queue = Queue::default();
+        assert!(queue.is_empty() && queue.is_uniform());
+        queue.push(narrow, key(5, 1));
+        queue.push(narrow, key(7, 2));
+        assert!(queue.is_uniform() && !queue.is_empty());
+        queue.push(wide, key(6, 3));
+        assert!(!queue.is_uniform());
+        let first = |queue: &Queue, fits: &[ClassIx], skips: &[usize]| {
+            let fits = |class| fits.contains(&class);
+            queue.first(fits, |job| skips.contains(&job.at())).map(|key| key.3.at())
+        };
+        assert_eq!(first(&queue, &[narrow, wide], &[]), Some(2));
+        assert_eq!(first(&queue, &[narrow, wide], &[2]), Some(3));
+        assert_eq!(first(&queue, &[narrow], &[2]), Some(1));
+        assert_eq!(first(&queue, &[], &[]), None);
+        let heads: Vec<_> =
+            queue.heads(|job| job.at() == 2).map(|(c, key)| (c, key.3.at())).collect();
+        assert_eq!(heads, [(narrow, 1), (wide, 3)]);
+        assert_eq!(queue.classes().collect::<Vec<_>>(), [narrow, wide]);
+        let before = queue.clone();
+        queue.compact();
+        assert_eq!(queue, before);
+        queue.remove(wide, key(6, 3), None);
+        assert_eq!(queue.classes().collect::<Vec<_>>(), [narrow]);
+    }
+
+    #[test]
+    fn what_waits_for_a_time_is_due_at_that_time_in_order() {
+        let mut queue = Queue::default();
+        for (until, at) in [(30, 1), (10, 2), (20, 3)] {
+            queue.delay(until, JobIx::new(at));
+        }
+        queue.remove(ClassIx::new(0), key(0, 3), Some(20));
+        assert_eq!((queue.next_due(), queue.due(9)), (Some(10), vec![]));
+        assert_eq!(queue.due(10), [JobIx::new(2)]);
+        assert_eq!(queue.next_due(), Some(30));
+        assert!(queue.is_empty(), "none of them can be claimed");
+    }
+
+    #[test]
+    fn so_many_jobs_of_a_class_are_passed_over_and_no_more() {
+        let mut queue = Queue::default();
+        for at in 0..=LOOK_AHEAD {
+            queue.push(ClassIx::new(0), key(0, at));
+        }
+        let first =
+            |below: usize| queue.first(|_| true, |job| job.at() < below).map(|key| key.3.at());
+        assert_eq!(first(LOOK_AHEAD - 1), Some(LOOK_AHEAD - 1));
+        assert_eq!(first(LOOK_AHEAD), None);
+    }
+}

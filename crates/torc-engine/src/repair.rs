@@ -175,6 +175,8 @@ impl Workflow {
             memory: None,
             time_limit: None,
         });
+        // No runner had it, so that its share of named limits was not counted; its end gives one back.
+        self.take_share(self.jobs[index].class, limits);
         self.hold_for_recovery(index, id, recovery, token, now);
         let evidence = Evidence {
             source: EvidenceSource::Journal,

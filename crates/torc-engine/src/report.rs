@@ -279,6 +279,15 @@ impl Workflow {
         Some(class)
     }
 
+    /// Takes what an attempt of this class uses of named limits.
+    pub(super) fn take_share(&self, class: ClassIx, limits: &mut Limits) {
+        for name in &self.classes[class].uses {
+            if let Some(limit) = limits.get_mut(name) {
+                limit.used += 1;
+            }
+        }
+    }
+
     /// Frees what an attempt of this class used of named limits.
     fn give_back(&self, class: ClassIx, limits: &mut Limits) {
         for name in &self.classes[class].uses {
@@ -455,11 +464,12 @@ impl Workflow {
             cause: Some(cause),
             ..Facts::of(&end.ending, &end.usage, &end.output, end.observed.as_ref())
         };
-        match self.settings.recovery_rules.is_empty() {
+        match self.settings.recovery.recovery_rules.is_empty() {
             true => diagnose(&facts),
-            false => {
-                diagnose_with(&Rules::of_workflow(self.settings.recovery_rules.clone()), &facts)
-            }
+            false => diagnose_with(
+                &Rules::of_workflow(self.settings.recovery.recovery_rules.clone()),
+                &facts,
+            ),
         }
     }
 

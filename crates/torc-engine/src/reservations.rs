@@ -54,6 +54,8 @@ pub struct Reservation {
     pub token_hash: String,
     /// Until when at most, by uptime.
     pub until: i64,
+    /// The same in ms since 1970, as its row says.
+    pub expires: i64,
 }
 
 /// A row to write.
@@ -120,6 +122,20 @@ impl Reservations {
         Self { active: active.into_iter().collect(), next }
     }
 
+    /// As read from rows after what they said was taken back: one that was known before ends when
+    /// it would have, whatever happened to the clock of its row.
+    pub fn with_times_of(mut self, before: &Self) -> Self {
+        for reservation in self.active.values_mut() {
+            let is_same = |known: &&Reservation| {
+                (known.id, known.expires) == (reservation.id, reservation.expires)
+            };
+            if let Some(known) = before.active.values().find(is_same) {
+                reservation.until = known.until;
+            }
+        }
+        self
+    }
+
     /// Makes a reservation, unless its scope has one. One whose time is over gives way.
     pub fn begin(
         &mut self,
@@ -147,6 +163,7 @@ impl Reservations {
             reserved_by: reserved_by.to_owned(),
             token_hash: token_hash.clone(),
             until: clocks.uptime + ttl_ms,
+            expires: clocks.now + ttl_ms,
         };
         self.active.insert(scope.clone(), reservation);
         changes.push(ReservationChange::Began {
@@ -171,6 +188,7 @@ impl Reservations {
         let scope = self.held(id, Some(token_hash), clocks.uptime)?;
         if let Some(reservation) = self.active.get_mut(&scope) {
             reservation.until = clocks.uptime + ttl_ms;
+            reservation.expires = clocks.now + ttl_ms;
         }
         Ok(ReservationChange::Renewed { id, expires: clocks.now + ttl_ms })
     }
@@ -285,6 +303,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reservation_that_is_read_again_ends_when_it_would_have_ended() {
+        let mut known = Reservations::default();
+        known.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
+        let row = |expires, until| Reservation {
+            id: 1,
+            reserved_by: "ann".into(),
+            token_hash: "h".into(),
+            until,
+            expires,
+        };
+        // The wall clock was set back by an hour since, so that the row seems to have long to go.
+        let read = |expires| Reservations::new([(Scope::All, row(expires, 3_600_400))], 2);
+        assert_eq!(read(1_000_500).with_times_of(&known), known);
+        // More time that was taken back is none.
+        let other = read(1_000_400).with_times_of(&known);
+        assert_eq!(other.next_end(0), Some(3_600_400));
+    }
+
+    #[test]
     fn scopes_are_written_as_they_are_read() {
         for text in ["all", "workflow:7", "limit:a:b"] {
             assert_eq!(Scope::parse(text).map(|scope| scope.to_string()).as_deref(), Some(text));
@@ -296,5 +333,43 @@ mod tests {
         limits.begin(Scope::Limit("gpu".into()), ("a", String::new()), 5, at(0)).expect("free");
         assert!(limits.pauses_limit("gpu") && !limits.pauses_limit("cpu"));
         assert!(limits.pausing(WorkflowId(1), 0).is_none(), "it pauses no workflow");
+    }
+
+    #[test]
+    fn reservations_end_at_their_time_and_free_their_scope() {
+        let mut all = Reservations::default();
+        all.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
+        all.begin(Scope::Workflow(WorkflowId(7)), ("bob", "i".into()), 300, at(0)).expect("free");
+        let refused = all.begin(Scope::All, ("bob", "i".into()), 1, at(0)).expect_err("held");
+        assert_eq!(refused.message, "reservation 1 of ann holds `all`");
+        assert_eq!(refused.hint.as_deref(), Some("it ends in 0 s at the latest"));
+        let ids = |due: Vec<(i64, Scope)>| due.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(ids(all.due(299, false)), [0; 0]);
+        assert_eq!((ids(all.due(300, false)), ids(all.due(0, true))), (vec![2], vec![1, 2]));
+        assert_eq!((all.next_end(0), all.next_end(300)), (Some(300), Some(500)));
+        let ended =
+            |id| ReservationChange::Ended { id, status: ReservationStatus::Expired, at: 1_000_300 };
+        assert_eq!(all.expire(at(300), false), [ended(2)]);
+        assert_eq!(all.expire(at(300), false), []);
+        assert_eq!(all.pausing(WorkflowId(7), 300).map(|r| r.id), Some(1));
+        assert_eq!(all.expire(at(300), true), [ended(1)]);
+        assert_eq!(all.pausing(WorkflowId(7), 300), None);
+        let begun = all.begin(Scope::All, ("ann", "h".into()), 50, at(400)).expect("free");
+        let began = ReservationChange::Began {
+            id: 3,
+            scope: Scope::All,
+            reserved_by: "ann".into(),
+            token_hash: "h".into(),
+            at: 1_000_400,
+            expires: 1_000_450,
+        };
+        assert_eq!(begun, [began]);
+        let renewed = ReservationChange::Renewed { id: 3, expires: 1_000_430 };
+        assert_eq!(all.renew(3, "h", 20, at(410)), Ok(renewed));
+        assert_eq!(all.next_end(410), Some(430));
+        let released =
+            ReservationChange::Ended { id: 3, status: ReservationStatus::Released, at: 1_000_411 };
+        assert_eq!(all.release(3, None, at(411)), Ok(released));
+        assert_eq!(all, Reservations::new([], 4));
     }
 }

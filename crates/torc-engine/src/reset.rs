@@ -1,6 +1,6 @@
 //! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
 
-use super::change::Change;
+use super::change::{Change, NotedAdjustment};
 use super::index::JobIx;
 use super::jobs::{Live, Tries};
 use super::machine::{JobEvent, Machine};
@@ -11,7 +11,8 @@ use std::fmt;
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::AttemptId;
-use torc_model::status::{Afterwards, JobStatus, Origin, StatusReason};
+use torc_model::recovery::Change as Adjusted;
+use torc_model::status::{Adjustable, Afterwards, JobStatus, Origin, StatusReason};
 
 /// Which jobs shall run again.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,6 +66,31 @@ pub struct Adjustment {
     pub gpus: Option<u32>,
     /// Higher runs first.
     pub priority: Option<i64>,
+}
+
+impl Adjustment {
+    /// What a change of one limit comes to. A number that does not fit is none.
+    fn of(change: &Adjusted) -> Self {
+        let (to, small) = (u64::try_from(change.to).ok(), u32::try_from(change.to).ok());
+        match change.field {
+            Adjustable::Memory => Self { memory: to, ..Self::default() },
+            Adjustable::Runtime => Self { runtime: to, ..Self::default() },
+            Adjustable::Timeout => Self { timeout: to, ..Self::default() },
+            Adjustable::Cpus => Self { cpus: small, ..Self::default() },
+            Adjustable::Gpus => Self { gpus: small, ..Self::default() },
+        }
+    }
+}
+
+/// Why a job gets other limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Because<'a> {
+    /// The number of the attempt after which it does.
+    pub attempt: i64,
+    /// One sentence.
+    pub why: &'a str,
+    /// Who wants it.
+    pub by: &'a str,
 }
 
 impl Workflow {
@@ -593,5 +619,31 @@ impl Workflow {
         self.enqueue(index);
         self.relevel([index]);
         self.record(Change::JobAdjusted(self.jobs[index].id, by));
+    }
+
+    /// Gives a job another limit and notes why.
+    pub fn adjust_because(&mut self, index: JobIx, change: &Adjusted, because: Because<'_>) {
+        self.adjust(index, Adjustment::of(change));
+        let (job, Because { attempt, why, by }) = (self.jobs[index].id, because);
+        let (run, change) = (self.run, change.clone());
+        let data = json!({"field": change.field, "from": change.from.map(|v| change.written(v)),
+                          "to": change.written(change.to), "why": why, "by": by});
+        let (why, by) = (why.to_owned(), by.to_owned());
+        let noted = NotedAdjustment { job, run, attempt, change, why, by };
+        self.record(Change::AdjustmentNoted(Box::new(noted)));
+        self.event(EventKind::JobAdjusted, Some(index), data);
+    }
+
+    /// Gives a job another priority, because a person says so.
+    pub fn prioritize(&mut self, index: JobIx, priority: i64, why: Option<&str>, by: Option<&str>) {
+        self.adjust(index, Adjustment { priority: Some(priority), ..Adjustment::default() });
+        let data = json!({"priority": priority, "reason": why, "by": by});
+        self.event(EventKind::JobChanged, Some(index), data);
+    }
+
+    /// Switches the server's own recovery of failures on or off.
+    pub fn set_auto_recover(&mut self, is_enabled: bool) {
+        self.settings.recovery.auto_recover.enabled = is_enabled;
+        self.record(Change::Settings(Box::new(self.settings.clone())));
     }
 }

@@ -89,6 +89,12 @@ mod tests {
         assert_eq!(lesson(end, "g"), Lesson::Outcome(RetryOutcome::FailedOther));
         let lost = RetryEnd { cause: Some(Cause::Lost), ..end };
         assert_eq!(lesson(lost, "f"), Lesson::Interrupted);
+        for cause in [Cause::Stopped, Cause::Checkpoint] {
+            assert_eq!(lesson(RetryEnd { cause: Some(cause), ..end }, "f"), Lesson::Interrupted);
+        }
+        let canceled =
+            RetryEnd { state: AttemptState::Canceled, cause: Some(Cause::Canceled), ..end };
+        assert_eq!(lesson(canceled, "f"), Lesson::Outcome(RetryOutcome::Canceled));
         let other = RetryEnd { retry_of: None, ..end };
         assert_eq!(lesson(other, "f"), Lesson::NotYet);
         assert_eq!(lesson(RetryEnd { run: 2, ..other }, "f"), Lesson::Never);

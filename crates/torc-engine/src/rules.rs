@@ -257,4 +257,61 @@ mod tests {
         let spread = Backoff { jitter: 0.5, ..b };
         assert_eq!((spread.wait_ms(1, 0.0), spread.wait_ms(1, 1.0)), (500, 1500));
     }
+
+    #[test]
+    fn only_a_precise_rule_speaks_of_a_loss_and_a_text_alone_is_precise() {
+        let h = handler(
+            r#"[{"match_all_exit_codes": true}, {"causes": ["lost"]}, {"stderr_matches": ["gone"]}]"#,
+        )
+        .expect("valid");
+        let precise = |failure: &Failure<'_>| match h.precise_verdict(failure) {
+            Verdict::Rule(i, rule) => Some((i, rule.causes.len())),
+            Verdict::NoMatchingRule => None,
+        };
+        assert_eq!(precise(&failure(1, None, Cause::Lost, "")), Some((1, 1)));
+        assert_eq!(precise(&failure(1, None, Cause::NodeFail, "")), None);
+        assert_eq!(precise(&failure(1, None, Cause::NodeFail, "gone")), Some((2, 0)));
+        assert_eq!(picks(&h, &failure(1, None, Cause::NodeFail, "")), Some(0));
+        assert_eq!(picks(&h, &failure(1, None, Cause::Lost, "gone")), Some(1));
+        let codes = handler(r#"[{"exit_codes": [1]}]"#).expect("valid");
+        assert!(h.needs_diagnosis() && !codes.needs_diagnosis());
+    }
+
+    #[test]
+    fn the_bounds_of_a_backoff_are_allowed_and_what_is_beyond_is_not() {
+        let backoff = |json: &str| handler(&format!(r#"[{{"exit_codes":[1],"backoff":{json}}}]"#));
+        for fine in [
+            r#"{"delay_seconds":0,"factor":1,"jitter":0,"max_seconds":0}"#,
+            r#"{"delay_seconds":1,"factor":100,"jitter":1}"#,
+        ] {
+            assert!(backoff(fine).is_ok(), "{fine}");
+        }
+        for wrong in [
+            r#"{"delay_seconds":1,"max_seconds":-1}"#,
+            r#"{"delay_seconds":1,"factor":0.9}"#,
+            r#"{"delay_seconds":1,"factor":101}"#,
+            r#"{"delay_seconds":1,"jitter":-0.1}"#,
+        ] {
+            assert_eq!(backoff(wrong).expect_err(wrong).field, "backoff", "{wrong}");
+        }
+        let error =
+            handler(r#"[{"exit_codes":[1]},{"signals":["SIGNOPE"]}]"#).expect_err("no signal");
+        assert_eq!(error.to_string(), "rule 2: `signals`: `SIGNOPE` is not a signal");
+        for alone in [
+            r#"{"exit_codes":[1]}"#,
+            r#"{"signals":["SIGTERM"]}"#,
+            r#"{"causes":["oom"]}"#,
+            r#"{"stderr_matches":["a"]}"#,
+            r#"{"match_all_exit_codes":true}"#,
+        ] {
+            assert!(handler(&format!("[{alone}]")).is_ok(), "{alone}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_looked_for_in_every_line() {
+        let h = handler(r#"[{"stderr_matches": ["^busy$"]}]"#).expect("valid");
+        assert_eq!(picks(&h, &failure(9, None, Cause::Exit, "a\nbusy\nb")), Some(0));
+        assert_eq!(picks(&h, &failure(9, None, Cause::Exit, "too busy")), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! Jobs that add jobs: a running job gives its workflow more to do.
 
+use super::change::Change;
 use super::index::JobIx;
 use super::workflow::{Refused, Workflow};
 use serde_json::json;
@@ -25,11 +26,13 @@ impl Workflow {
         Ok(())
     }
 
-    /// What depends on a job waits for jobs that it has added, too. Answers with those dependents.
-    pub fn hold_dependents(&mut self, by: JobIx, added: &[JobIx], now: i64) -> Vec<JobId> {
+    /// What depends on a job waits for jobs that it has added, too.
+    pub fn hold_dependents(&mut self, by: JobIx, added: &[JobIx], now: i64) {
+        let ids: Vec<JobId> = added.iter().map(|job| self.jobs[*job].id).collect();
         let dependents: Vec<JobIx> =
             self.children_of(by).iter().copied().filter(|child| !added.contains(child)).collect();
         for dependent in &dependents {
+            self.record(Change::JobWaitsFor(self.jobs[*dependent].id, ids.clone()));
             for job in added {
                 self.edges.link(*job, *dependent);
             }
@@ -50,7 +53,6 @@ impl Workflow {
                 | JobStatus::PendingFailed => {}
             }
         }
-        dependents.iter().map(|dependent| self.jobs[*dependent].id).collect()
     }
 
     /// Tells that a job has added so many.

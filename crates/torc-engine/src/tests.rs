@@ -60,6 +60,10 @@ impl Ledger {
                 | Change::ItemChanged(..)
                 | Change::JobAdjusted(..)
                 | Change::JobScheduler(..)
+                | Change::AdjustmentNoted(_)
+                | Change::JobWaitsFor(..)
+                | Change::RecoveryActionsGone
+                | Change::Settings(_)
                 | Change::ItemGone(..)
                 | Change::JobHeld(..)
                 | Change::Times { .. }

@@ -237,6 +237,11 @@ impl Workflow {
         self.jobs.counts()
     }
 
+    /// How many jobs a revision took out.
+    pub fn removed(&self) -> u32 {
+        self.jobs.removed()
+    }
+
     /// Every job is final. A workflow without jobs is complete once it was initialized.
     pub fn is_complete(&self) -> bool {
         let done = self.jobs.done();

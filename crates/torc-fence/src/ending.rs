@@ -55,7 +55,7 @@ impl RunnerOwner {
         procfs::read_tag(pid)?.strip_prefix(&self.key)?.strip_prefix('/')?.parse().ok()
     }
 
-    /// The value of [`TAG`] for a process.
+    /// The value of `TAG` for a process.
     pub fn tag(&self, number: u64) -> String {
         format!("{}/{number}", self.key)
     }

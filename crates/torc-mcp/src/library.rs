@@ -5,7 +5,7 @@
 pub struct DocPage {
     /// Its name, without the ending.
     pub name: &'static str,
-    /// Markdown.
+    /// The page, as Markdown.
     pub text: &'static str,
 }
 
@@ -14,7 +14,7 @@ pub struct DocPage {
 pub struct Example {
     /// Its name, without the ending.
     pub name: &'static str,
-    /// YAML.
+    /// The spec, as YAML.
     pub text: &'static str,
 }
 

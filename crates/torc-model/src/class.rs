@@ -17,13 +17,13 @@ pub const CPUS_PER_GPU: f64 = 8.0;
 /// What a job needs and where it may run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Class {
-    /// CPUs.
+    /// CPUs that a job needs, on each node.
     pub cpus: u32,
-    /// GPUs.
+    /// GPUs that a job needs, on each node.
     pub gpus: u32,
-    /// Nodes.
+    /// Nodes that a job needs.
     pub nodes: u32,
-    /// Bytes.
+    /// Memory that a job needs, in bytes; none: it does not say.
     pub memory: Option<u64>,
     /// Seconds it is planned for: what must be left of a runner's time.
     pub runtime: Option<u64>,

@@ -56,7 +56,7 @@ pub enum FilterTest {
 pub enum Number {
     /// Number of the newest attempt.
     Attempt,
-    /// Priority.
+    /// The priority of the job.
     Priority,
     /// Return code of the newest attempt.
     Exit,
@@ -140,6 +140,37 @@ impl Filter {
         }
         let terms = split(text)?.iter().map(|term| Term::parse(term)).collect::<Result<_, _>>()?;
         Ok(Self { terms })
+    }
+
+    /// The statuses that its terms leave; all of them where no term names one.
+    pub fn statuses(&self) -> Vec<JobStatus> {
+        let leaves = |status: &JobStatus| {
+            self.terms.iter().all(|term| match &term.test {
+                FilterTest::Status(named) => named.contains(status) != term.is_negated,
+                _ => true,
+            })
+        };
+        JobStatus::ALL.iter().copied().filter(leaves).collect()
+    }
+
+    /// Whether the status decides alone which jobs it finds.
+    pub fn is_by_status(&self) -> bool {
+        self.terms.iter().all(|term| matches!(term.test, FilterTest::Status(_)))
+    }
+
+    /// Whether status and family decide alone which jobs it finds, so that counts of these are enough.
+    pub fn is_by_family(&self) -> bool {
+        let plain =
+            |test: &FilterTest| matches!(test, FilterTest::Status(_) | FilterTest::Family(_));
+        self.terms.iter().all(|term| plain(&term.test))
+    }
+
+    /// Whether its terms leave jobs of this family.
+    pub fn leaves_family(&self, name: &str) -> bool {
+        self.terms.iter().all(|term| match &term.test {
+            FilterTest::Family(named) => named.iter().any(|one| one == name) != term.is_negated,
+            _ => true,
+        })
     }
 
     /// Whether the newest attempt of a job must be looked at.
@@ -348,6 +379,27 @@ mod tests {
         assert_eq!(Filter::parse(" ").unwrap(), Filter::default());
         assert!(!filter.needs_attempt());
         assert!(Filter::parse("mem>1%").unwrap().needs_attempt());
+    }
+
+    #[test]
+    fn what_status_and_family_decide_is_known_without_the_jobs() {
+        let filter = Filter::parse("-status:completed status:bad,ready -family:prep").unwrap();
+        assert_eq!(
+            filter.statuses(),
+            [
+                JobStatus::Ready,
+                JobStatus::Failed,
+                JobStatus::Canceled,
+                JobStatus::Terminated,
+                JobStatus::PendingFailed
+            ]
+        );
+        assert!(filter.is_by_family() && filter.leaves_family("train"));
+        assert!(!filter.is_by_status() && Filter::parse("-status:bad").unwrap().is_by_status());
+        assert!(!filter.leaves_family("prep"));
+        assert!(Filter::parse("status:ready status:failed").unwrap().statuses().is_empty());
+        assert!(!Filter::parse("status:failed train").unwrap().is_by_family());
+        assert_eq!(Filter::default().statuses(), JobStatus::ALL);
     }
 
     #[test]

@@ -13,7 +13,7 @@ words! {
         CriticalPath = "critical_path",
         /// The number of CPUs.
         Cpus = "cpus",
-        /// Memory.
+        /// The memory of the machines.
         Memory = "memory",
         /// The number of GPUs.
         Gpus = "gpus",

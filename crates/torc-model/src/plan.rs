@@ -79,6 +79,20 @@ pub struct Settings {
     pub dynamic_jobs: DynamicJobs,
     /// Any `sbatch` option by its long name, for every allocation.
     pub slurm_defaults: BTreeMap<String, Value>,
+    /// How long runners wait and stay.
+    #[serde(flatten)]
+    pub runners: RunnerPatience,
+    /// The agent program that `claude:` steps call.
+    pub agent: Option<Value>,
+    /// What is done about failures.
+    #[serde(flatten)]
+    pub recovery: RecoverySettings,
+}
+
+/// How long the runners of a workflow wait and stay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunnerPatience {
     /// A runner without work leaves after this many seconds (Slurm runners).
     pub idle_seconds: u64,
     /// Runners stay although the workflow is complete.
@@ -87,8 +101,23 @@ pub struct Settings {
     pub min_time_for_new_jobs_seconds: u64,
     /// Keep trying to reach the server for this long before giving up new work.
     pub wait_for_server_minutes: u64,
-    /// The agent program that `claude:` steps call.
-    pub agent: Option<Value>,
+}
+
+impl Default for RunnerPatience {
+    fn default() -> Self {
+        Self {
+            idle_seconds: 90,
+            ignore_completion: false,
+            min_time_for_new_jobs_seconds: 300,
+            wait_for_server_minutes: 20,
+        }
+    }
+}
+
+/// What is done about failures that no rule of the workflow covers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecoverySettings {
     /// Confidence below which an agent's verdict waits for a person.
     pub classification_threshold: f64,
     /// What the server does about failures by itself.
@@ -96,6 +125,16 @@ pub struct Settings {
     /// What is known about the failures of its programs, before what Torc knows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recovery_rules: Vec<crate::recovery::RuleSpec>,
+}
+
+impl Default for RecoverySettings {
+    fn default() -> Self {
+        Self {
+            classification_threshold: 0.8,
+            auto_recover: AutoRecover::default(),
+            recovery_rules: Vec::new(),
+        }
+    }
 }
 
 /// What the server does about failures by itself, as soon as they are reported, and how often.
@@ -176,14 +215,9 @@ impl Default for Settings {
             order: DispatchOrder::CriticalPath,
             dynamic_jobs: DynamicJobs::default(),
             slurm_defaults: BTreeMap::new(),
-            idle_seconds: 90,
-            ignore_completion: false,
-            min_time_for_new_jobs_seconds: 300,
-            wait_for_server_minutes: 20,
+            runners: RunnerPatience::default(),
             agent: None,
-            classification_threshold: 0.8,
-            auto_recover: AutoRecover::default(),
-            recovery_rules: Vec::new(),
+            recovery: RecoverySettings::default(),
         }
     }
 }
@@ -336,7 +370,7 @@ pub enum StdioMode {
     NoStdout,
     /// Only `.o`.
     NoStderr,
-    /// None.
+    /// Output is not kept.
     None,
 }
 
@@ -513,11 +547,11 @@ pub struct UserData {
 pub struct Requirements {
     /// Unique in the workflow.
     pub name: String,
-    /// CPUs.
+    /// CPUs on each node.
     pub num_cpus: u32,
-    /// GPUs.
+    /// GPUs on each node.
     pub num_gpus: u32,
-    /// Nodes.
+    /// Number of nodes.
     pub num_nodes: u32,
     /// Memory; a limit when the workflow limits resources. None: not counted, not limited.
     pub memory: Option<Memory>,
@@ -664,7 +698,7 @@ pub struct SlurmScheduler {
     pub name: String,
     /// Who pays.
     pub account: String,
-    /// Partition.
+    /// The partition to ask for; none: the default of the cluster.
     pub partition: Option<String>,
     /// Nodes per allocation.
     pub nodes: u32,
@@ -693,11 +727,11 @@ pub struct SlurmScheduler {
 /// What happens at a trigger.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
-    /// When.
+    /// What sets it off.
     pub trigger: Trigger,
     /// Indexes of the jobs that `on_jobs_*` waits for.
     pub jobs: Vec<usize>,
-    /// What.
+    /// What it does.
     pub what: ActionKind,
     /// Once per worker instead of once.
     pub persistent: bool,

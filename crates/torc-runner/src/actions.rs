@@ -24,7 +24,7 @@ pub struct Action {
 /// How an action went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ActionResult {
-    /// Which.
+    /// Id of the action.
     pub id: ActionId,
     /// Return code of its last command.
     pub return_code: i64,

@@ -160,8 +160,8 @@ pub async fn run(
     config.kind = RunnerKind::Slurm;
     config.working_dir.clone_from(&inside.work_dir);
     config.events = Some(events);
-    config.patience = inside.patience;
-    config.stop_log = Some(
+    config.limits.patience = inside.patience;
+    config.batch.stop_log = Some(
         inside.output_dir.join(format!("slurm_output_{}_sl{}.e", inside.allocation, place.id)),
     );
     config.capacity.max_parallel_jobs = inside.max_parallel_jobs;
@@ -184,29 +184,30 @@ pub async fn run(
     }
     config.gpus = gpus_of_slurm();
     config.capacity.num_gpus = i64::try_from(config.gpus.len()).unwrap_or(0);
-    config.time_left = Some(Duration::from_secs(inside.walltime_seconds));
+    config.limits.time_left = Some(Duration::from_secs(inside.walltime_seconds));
     // Bounds only what is ended before its time: for the walltime the runner begins early enough.
-    config.longest_stop = Some(NOTIFY);
+    config.batch.longest_stop = Some(NOTIFY);
     let mut asking = None;
     if place.system == Kind::Slurm {
         let left = slurm.time_left(&place.job).await.unwrap_or(Some(inside.walltime_seconds));
-        config.time_left = left.map(Duration::from_secs);
-        config.longest_stop = slurm.kill_wait().await.map(|wait| wait.saturating_sub(LAST_WORDS));
+        config.limits.time_left = left.map(Duration::from_secs);
+        config.batch.longest_stop =
+            slurm.kill_wait().await.map(|wait| wait.saturating_sub(LAST_WORDS));
         let (time_left, times) = watch::channel(None);
-        config.time_left_changes = Some(times);
+        config.batch.time_left_changes = Some(times);
         let ask = ask_for_time(slurm.clone(), place.job.clone(), time_signal, time_left);
         asking = Some(tokio::spawn(ask));
     }
     if config.capacity.num_nodes > 1 {
         let own = env("SLURMD_NODENAME").unwrap_or_default();
         let names = slurm.host_names(&env("SLURM_JOB_NODELIST").unwrap_or_default()).await?;
-        config.other_nodes = names.into_iter().filter(|name| *name != own).collect();
+        config.batch.other_nodes = names.into_iter().filter(|name| *name != own).collect();
     }
     if place.system == Kind::Slurm {
-        config.agent = inside.agent.clone();
+        config.batch.agent = inside.agent.clone();
     }
     let node = number("SLURM_NODEID").unwrap_or(0);
-    config.scheduler = Some(RunnerScheduler {
+    config.batch.scheduler = Some(RunnerScheduler {
         scheduler_config_id: Some(inside.scheduler_id),
         allocation_id: Some(allocation_id),
         slurm_job_id: Some(place.id),

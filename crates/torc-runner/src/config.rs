@@ -28,41 +28,54 @@ pub struct Config {
     pub output_dir: PathBuf,
     /// Where jobs start and relative paths begin.
     pub working_dir: PathBuf,
-    /// At most this long between the termination signal and SIGKILL when this runner is told to
-    /// stop: what told it kills it then.
-    pub longest_stop: Option<Duration>,
-    /// Names of the allocation's other nodes, and the program and its first arguments that run an
-    /// agent there.
-    pub other_nodes: Vec<String>,
-    /// See `other_nodes`.
-    pub agent: Vec<OsString>,
-    /// Hears how much time is left, when the batch system says so again.
-    pub time_left_changes: Option<watch::Receiver<Option<Duration>>>,
     /// The pool runner that started this one.
     pub pool_runner: Option<PoolRunnerId>,
-    /// Leaves after this long without work, whatever the workflow says.
-    pub max_idle: Option<Duration>,
     /// Where it runs.
     pub kind: RunnerKind,
     /// Takes jobs with this label.
     pub label: Option<String>,
-    /// It must have ended after this long.
-    pub time_left: Option<Duration>,
+    /// How long it works and waits.
+    pub limits: RunnerLimits,
     /// How many attempts to hold beyond what can run at once.
     pub prefetch: Prefetch,
-    /// What the batch system knows it by.
-    pub scheduler: Option<RunnerScheduler>,
-    /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
-    pub strict_scheduler_match: bool,
-    /// How long to wait for a server that does not answer at the beginning.
-    pub patience: Duration,
-    /// Where the batch system says why it ends what runs here.
-    pub stop_log: Option<PathBuf>,
+    /// What the batch system gives it and says, if it runs in an allocation.
+    pub batch: BatchSide,
     /// A program and its first arguments that calls [`crate::guard::watch`]: ends the jobs if this
     /// process is killed.
     pub guard: Option<Vec<OsString>>,
     /// Hears what happens.
     pub events: Option<UnboundedSender<RunnerEvent>>,
+}
+
+/// How long a runner works and waits.
+#[derive(Clone, Debug)]
+pub struct RunnerLimits {
+    /// It must have ended after this long.
+    pub time_left: Option<Duration>,
+    /// Leaves after this long without work, whatever the workflow says.
+    pub max_idle: Option<Duration>,
+    /// How long to wait for a server that does not answer at the beginning.
+    pub patience: Duration,
+}
+
+/// What a runner in an allocation knows of its batch system. The default is a runner of its own.
+#[derive(Clone, Debug, Default)]
+pub struct BatchSide {
+    /// What the batch system knows it by.
+    pub scheduler: Option<RunnerScheduler>,
+    /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
+    pub strict_scheduler_match: bool,
+    /// Names of the allocation's other nodes.
+    pub other_nodes: Vec<String>,
+    /// The program and its first arguments that run an agent on another node or in a step.
+    pub agent: Vec<OsString>,
+    /// Where the batch system says why it ends what runs here.
+    pub stop_log: Option<PathBuf>,
+    /// At most this long between the termination signal and SIGKILL when this runner is told to
+    /// stop: what told it kills it then.
+    pub longest_stop: Option<Duration>,
+    /// Hears how much time is left, when the batch system says so again.
+    pub time_left_changes: Option<watch::Receiver<Option<Duration>>>,
 }
 
 impl Config {
@@ -77,20 +90,16 @@ impl Config {
             gpus,
             output_dir: output_dir.into(),
             working_dir: PathBuf::from("."),
-            longest_stop: None,
-            other_nodes: Vec::new(),
-            agent: Vec::new(),
-            time_left_changes: None,
             pool_runner: None,
-            max_idle: None,
             kind: RunnerKind::Local,
             label: None,
-            time_left: None,
+            limits: RunnerLimits {
+                time_left: None,
+                max_idle: None,
+                patience: Duration::from_secs(30),
+            },
             prefetch: Prefetch::Adaptive,
-            scheduler: None,
-            strict_scheduler_match: false,
-            patience: Duration::from_secs(30),
-            stop_log: None,
+            batch: BatchSide::default(),
             guard: None,
             events: None,
         }
@@ -187,7 +196,7 @@ pub enum RunnerEvent {
     },
     /// An attempt runs.
     Started {
-        /// Which.
+        /// Row of the attempt.
         attempt: AttemptId,
         /// Its job.
         job_id: JobId,
@@ -198,7 +207,7 @@ pub enum RunnerEvent {
     },
     /// An attempt has ended.
     Ended {
-        /// Which.
+        /// Row of the attempt.
         attempt: AttemptId,
         /// Its job.
         job_id: JobId,
@@ -219,7 +228,7 @@ pub enum RunnerEvent {
     },
     /// The server has decided what follows from an end.
     Judged {
-        /// Which.
+        /// Row of the attempt.
         attempt: AttemptId,
         /// Whether the report counted.
         verdict: ReportVerdict,
@@ -230,14 +239,14 @@ pub enum RunnerEvent {
     },
     /// An action begins.
     ActionStarted {
-        /// Which.
+        /// Id of the action.
         action: ActionId,
         /// Its trigger.
         trigger: Trigger,
     },
     /// An action has ended.
     ActionEnded {
-        /// Which.
+        /// Id of the action.
         action: ActionId,
         /// Return code.
         return_code: i64,
@@ -255,7 +264,7 @@ pub enum RunnerEvent {
     ServerBack,
     /// No new work is taken; what runs is being ended, if anything does.
     Leaving {
-        /// Why.
+        /// Why it leaves.
         reason: LeaveReason,
     },
     /// Something that people should know.

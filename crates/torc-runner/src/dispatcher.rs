@@ -15,25 +15,35 @@
 //! waits a little for company: full batches under load, no delay when idle.
 
 mod actions;
+mod contact;
 mod doubt;
 mod leaving;
+mod listener;
 mod nodes;
+mod outbox;
 mod requests;
+mod running;
 
 use crate::actions::ActionResult;
 use crate::attempt::unstarted_report;
 use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
 use crate::held::HeldList;
 use crate::places::add_places;
-use crate::resources::{Free, Node, Share};
+use crate::resources::{Free, Node};
 use crate::supervisor::StopReason;
+use actions::RunningActions;
+use contact::{ClaimStanding, ServerContact};
 use doubt::{Doubts, stopped_with_its_runner};
+use leaving::{Departure, DispatcherPhase};
+use listener::Listener;
 use nodes::LostNode;
-use std::collections::{HashMap, HashSet, VecDeque};
+use outbox::Outbox;
+use running::{Active, RunningAttempts};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_model::api::*;
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::ids::{ActionId, AttemptId, RunnerId};
 use torc_model::slurm::logs::LastWord;
 use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
@@ -77,19 +87,39 @@ pub struct DispatcherSettings {
     pub ignore_completion: bool,
     /// Jobs of another Slurm scheduler are not taken.
     pub strict_scheduler_match: bool,
-    /// From then on everything must be ended.
-    pub end: Option<Instant>,
-    /// So long before the end of the allocation.
-    pub end_margin: Duration,
+    /// When everything must be ended.
+    pub time_limit: TimeLimit,
     /// A runner that runs nothing leaves after this long without an answer of the server.
     pub wait_for_server: Duration,
     /// A batch system that stops this runner signals its jobs as well: so long a failure waits for
     /// that.
     pub doubt: Option<Duration>,
-    /// Why attempts are stopped then.
-    pub reason_at_end: StopReason,
     /// Tells the time, in ms since 1970, for reports about what never started.
     pub wall_clock: fn() -> i64,
+}
+
+/// When a runner must end everything that it runs.
+#[derive(Clone, Debug)]
+pub struct TimeLimit {
+    /// From then on everything must be ended.
+    pub end: Option<Instant>,
+    /// So long before the end of the allocation.
+    pub margin: Duration,
+    /// Why attempts are stopped then.
+    pub reason: StopReason,
+}
+
+impl TimeLimit {
+    /// The limit of an allocation that has so much time left; None: no end.
+    pub fn new(left: Option<Duration>, margin: Duration, reason: StopReason, now: Instant) -> Self {
+        let mut limit = Self { end: None, margin, reason };
+        limit.set_left(left, now);
+        limit
+    }
+
+    fn set_left(&mut self, left: Option<Duration>, now: Instant) {
+        self.end = left.map(|left| now + left.saturating_sub(self.margin));
+    }
 }
 
 /// What happens to a runner.
@@ -122,7 +152,7 @@ pub enum Event {
     TimeLeft(Option<Duration>),
     /// The agent of a node is gone, and what ran there with it.
     NodeLost {
-        /// Which.
+        /// Index of the node.
         node: usize,
         /// The batch system's name of it.
         name: String,
@@ -170,35 +200,10 @@ pub enum Effect {
     Exit,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum DispatcherPhase {
-    Working,
-    /// Takes nothing new; since when.
-    Draining(LeaveReason, Instant),
-    /// Has said goodbye, and perhaps been answered.
-    Leaving(LeaveReason, bool),
-}
-
-struct Active {
-    share: Share,
-    job_id: JobId,
-    job_name: String,
-    attempt_id: i64,
-    is_ours: bool,
-    /// With its node an attempt may be lost: what a report about that must name.
-    reference: Option<AttemptRef>,
-}
-
-struct RunningAction {
-    /// Jobs wait for it.
-    is_gate: bool,
-    has_ended: bool,
-}
-
 /// How many attempts ended how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Succeeded.
+pub struct EndCounts {
+    /// Ended well.
     pub succeeded: u64,
     /// Failed by themselves.
     pub failed: u64,
@@ -209,93 +214,56 @@ pub struct Counts {
 /// The owner of a runner's state.
 pub struct Dispatcher {
     settings: DispatcherSettings,
-    free: Free,
     held: Arc<HeldList>,
+    /// Granted and not started, with the time since when.
     queue: VecDeque<(Instant, AttemptPacket)>,
-    active: HashMap<AttemptId, Active>,
-    started: Vec<StartReport>,
-    completed: VecDeque<CompletionReport>,
+    running: RunningAttempts,
     doubts: Doubts,
     /// Nodes that are lost, whose attempts may still live.
     lost_nodes: Vec<LostNode>,
-    exchange: Option<Arc<ClaimRequest>>,
-    /// When what waits for company must go out.
-    exchange_at: Option<Instant>,
-    is_listening: bool,
-    listened_at: Instant,
-    /// No listener before then.
-    listen_after: Option<Instant>,
-    pause: Duration,
+    actions: RunningActions,
+    outbox: Outbox,
+    listener: Listener,
+    /// How many claims it made: each has a key of its own.
     claims: u64,
-    phase: DispatcherPhase,
-    actions: HashMap<ActionId, RunningAction>,
-    /// When the server confirmed reports: an answer from before may still be on its way.
-    reported_actions: HashMap<ActionId, Instant>,
+    contact: ServerContact,
+    standing: ClaimStanding,
+    departure: Departure,
     /// Moving average of how long attempts run.
     average_seconds: Option<f64>,
-    /// Since when the server has not answered.
-    lost_since: Option<Instant>,
-    is_refused: bool,
-    is_hurried: bool,
-    spooled: HashSet<AttemptId>,
-    is_complete: bool,
-    is_stuck: bool,
-    /// No other runner could do what we hold.
-    is_alone: bool,
-    /// A person removed this runner.
-    is_removed: bool,
-    idle_since: Option<Instant>,
-    has_left: bool,
-    stop_reason: Option<LastWord>,
     /// How attempts ended so far.
-    pub counts: Counts,
+    pub counts: EndCounts,
 }
 
 impl Dispatcher {
     /// A runner that has just been registered.
     pub fn new(settings: DispatcherSettings, held: Arc<HeldList>, now: Instant) -> Self {
+        let free = match settings.nodes.as_slice() {
+            [] | [_] => Free::new(settings.capacity.clone(), settings.gpus.clone()),
+            nodes => Free::spread(settings.capacity.clone(), nodes.to_vec()),
+        };
         Self {
-            free: match settings.nodes.as_slice() {
-                [] | [_] => Free::new(settings.capacity.clone(), settings.gpus.clone()),
-                nodes => Free::spread(settings.capacity.clone(), nodes.to_vec()),
-            },
             doubts: Doubts::new(settings.doubt),
             settings,
             held,
             queue: VecDeque::new(),
-            active: HashMap::new(),
-            started: Vec::new(),
-            completed: VecDeque::new(),
+            running: RunningAttempts::new(free, now),
             lost_nodes: Vec::new(),
-            exchange: None,
-            exchange_at: None,
-            is_listening: false,
-            listened_at: now,
-            listen_after: None,
-            pause: HASTY,
+            actions: RunningActions::default(),
+            outbox: Outbox::default(),
+            listener: Listener::new(now),
             claims: 0,
-            phase: DispatcherPhase::Working,
-            actions: HashMap::new(),
-            reported_actions: HashMap::new(),
+            contact: ServerContact::default(),
+            standing: ClaimStanding::default(),
+            departure: Departure::default(),
             average_seconds: None,
-            lost_since: None,
-            is_refused: false,
-            is_hurried: false,
-            spooled: HashSet::new(),
-            is_complete: false,
-            is_stuck: false,
-            is_alone: false,
-            is_removed: false,
-            idle_since: Some(now),
-            has_left: false,
-            stop_reason: None,
-            counts: Counts::default(),
+            counts: EndCounts::default(),
         }
     }
 
     /// Why it left or is about to.
     pub fn reason(&self) -> LeaveReason {
-        match &self.phase {
+        match &self.departure.phase {
             DispatcherPhase::Working => LeaveReason::Stopped,
             DispatcherPhase::Draining(reason, _) | DispatcherPhase::Leaving(reason, _) => {
                 reason.clone()
@@ -305,18 +273,17 @@ impl Dispatcher {
 
     /// Results that the server does not know of.
     pub fn undelivered(&self) -> usize {
-        self.completed.len()
-            + self.doubts.len()
-            + self.exchange.as_ref().map_or(0, |request| request.completed.len())
+        self.outbox.undelivered() + self.doubts.len()
     }
 
     /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
     pub fn next_alarm(&self) -> Option<Instant> {
-        if self.has_left {
+        if self.departure.has_left {
             return None;
         }
-        let exchange = self.exchange_at.filter(|_| self.exchange.is_none() && !self.is_refused);
-        let phase = match &self.phase {
+        let is_free = self.outbox.in_flight.is_none() && !self.contact.is_refused;
+        let exchange = self.outbox.due_at.filter(|_| is_free);
+        let phase = match &self.departure.phase {
             DispatcherPhase::Working => {
                 // An alarm that is due and changes nothing would be due again at once: a runner
                 // that has results to deliver does not leave, however long it is idle.
@@ -324,16 +291,21 @@ impl Dispatcher {
                     .settings
                     .idle_limit
                     .filter(|_| self.could_leave())
-                    .and_then(|limit| self.idle_since.map(|since| since + limit));
-                let can_return = !self.is_gated() && !self.is_alone;
+                    .and_then(|limit| self.running.idle_since.map(|since| since + limit));
+                let can_return = !self.actions.is_gated() && !self.standing.is_alone;
                 let stale =
                     self.queue.front().filter(|_| can_return).map(|(since, _)| *since + STALE);
-                let listen = self.listen_after.filter(|_| !self.is_listening);
+                let listen = self.listener.next_alarm();
                 let given_up = self.gives_up_at();
-                [idle, stale, listen, given_up, self.settings.end].into_iter().flatten().min()
+                [idle, stale, listen, given_up, self.settings.time_limit.end]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
             DispatcherPhase::Draining(_, since) => {
-                let waits_only = self.lost_since.is_some() && self.is_idle() && !self.runs_action();
+                let waits_only = self.contact.lost_since.is_some()
+                    && self.is_idle()
+                    && !self.actions.are_running();
                 waits_only.then(|| *since + FAREWELL)
             }
             DispatcherPhase::Leaving(..) => None,
@@ -347,14 +319,13 @@ impl Dispatcher {
     pub fn handle_event(&mut self, event: Event, now: Instant, out: &mut Vec<Effect>) {
         match event {
             Event::Exchanged(answer) => {
-                if let Some(request) = self.exchange.take() {
+                if let Some(request) = self.outbox.in_flight.take() {
                     self.on_acknowledged(&request, &answer, out);
                 }
                 self.on_answer(answer, now, out);
             }
             Event::Heard(answer) => {
-                self.is_listening = false;
-                self.pause_if_hasty(&answer, now);
+                self.listener.on_answer(self.has_news(&answer), now);
                 self.on_answer(answer, now, out);
             }
             Event::ServerLost(message, code) => self.on_lost(message, code, now, out),
@@ -371,22 +342,15 @@ impl Dispatcher {
             Event::Started(report) => self.on_started(report, out),
             Event::Ended(report) => self.on_ended(*report, now, out),
             Event::ActionEnded(result) => self.on_action_ended(result, now, out),
-            Event::ActionReported(id) => {
-                self.actions.remove(&id);
-                self.reported_actions.retain(|_, at| now < *at + REPORT_CROSSING);
-                self.reported_actions.insert(id, now);
-            }
-            Event::StopReason(why) => self.stop_reason = Some(why),
+            Event::ActionReported(id) => self.actions.on_reported(id, now),
+            Event::StopReason(why) => self.departure.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
             Event::NodeLost { node, name, why, proof_in } => {
                 self.on_node_lost(LostNode { node, name, why, over_at: now + proof_in }, out)
             }
-            Event::TimeLeft(left) => {
-                let margin = self.settings.end_margin;
-                self.settings.end = left.map(|left| now + left.saturating_sub(margin));
-            }
+            Event::TimeLeft(left) => self.settings.time_limit.set_left(left, now),
             Event::Shutdown(Shutdown::Stop) => {
-                if matches!(&self.phase, DispatcherPhase::Draining(reason, _) if *reason != LeaveReason::Stopped)
+                if matches!(&self.departure.phase, DispatcherPhase::Draining(reason, _) if *reason != LeaveReason::Stopped)
                 {
                     // Jobs that have time to save their state now have less of it.
                     out.push(Effect::StopAll(StopReason::Stopped));
@@ -394,7 +358,7 @@ impl Dispatcher {
                 self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out)
             }
             Event::Shutdown(Shutdown::Kill) => {
-                self.is_hurried = true;
+                self.departure.is_hurried = true;
                 self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out);
                 out.push(Effect::KillAll(StopReason::Stopped));
             }
@@ -414,12 +378,10 @@ impl Dispatcher {
         answer: &ClaimResponse,
         out: &mut Vec<Effect>,
     ) {
-        let has_spool = !self.spooled.is_empty();
         for report in &request.completed {
             self.held.remove(report.attempt.id);
-            self.spooled.remove(&report.attempt.id);
         }
-        if has_spool && self.spooled.is_empty() {
+        if self.outbox.on_delivered(&request.completed) {
             out.push(Effect::ClearSpool);
         }
         for result in &answer.completed {
@@ -433,13 +395,10 @@ impl Dispatcher {
     }
 
     fn on_answer(&mut self, answer: ClaimResponse, now: Instant, out: &mut Vec<Effect>) {
-        if self.lost_since.take().is_some() {
+        if self.contact.lost_since.take().is_some() {
             out.push(Effect::Tell(RunnerEvent::ServerBack));
         }
-        self.is_complete = answer.workflow_complete;
-        self.is_stuck = answer.idle;
-        self.is_alone = answer.is_alone;
-        self.is_removed = answer.leave;
+        self.standing = ClaimStanding::of(&answer);
         self.on_cancel(&answer.cancel, out);
         for action in answer.actions {
             self.on_action(action, now, out);
@@ -453,7 +412,7 @@ impl Dispatcher {
         if !self.held.insert(packet.id, &packet.token) {
             return;
         }
-        match self.phase {
+        match self.departure.phase {
             DispatcherPhase::Working => self.queue.push_back((now, packet)),
             DispatcherPhase::Draining(..) | DispatcherPhase::Leaving(..) => {
                 self.give_back(packet, Cause::Stopped, "the runner was leaving")
@@ -464,14 +423,14 @@ impl Dispatcher {
     /// Reports an attempt as over that never started.
     fn give_back(&mut self, packet: AttemptPacket, cause: Cause, error: &str) {
         let at_ms = (self.settings.wall_clock)();
-        self.completed.push_back(unstarted_report(packet, cause, error, at_ms));
+        self.outbox.completed.push_back(unstarted_report(packet, cause, error, at_ms));
     }
 
     fn on_cancel(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
         for id in ids {
             if let Some(packet) = self.take_queued(*id) {
                 self.give_back(packet, Cause::Canceled, "canceled");
-            } else if self.active.contains_key(id) {
+            } else if self.running.attempts.contains_key(id) {
                 out.push(Effect::Stop(*id, StopReason::Canceled));
             } else if !self.held.contains(*id) {
                 self.held.disclaim(*id);
@@ -483,7 +442,7 @@ impl Dispatcher {
         for id in ids {
             if self.take_queued(*id).is_some() {
                 self.held.disclaim(*id);
-            } else if let Some(active) = self.active.get_mut(id) {
+            } else if let Some(active) = self.running.attempts.get_mut(id) {
                 active.is_ours = false;
                 out.push(Effect::Stop(*id, StopReason::NotOurs));
             }
@@ -514,59 +473,51 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        if self.lost_since.is_some() {
+        if self.contact.lost_since.is_some() {
             return;
         }
-        self.lost_since = Some(now);
+        self.contact.lost_since = Some(now);
         out.push(Effect::Tell(RunnerEvent::ServerLost { message, code }));
-        let in_flight = self.exchange.iter().flat_map(|request| &request.completed);
-        let reports: Vec<CompletionReport> = in_flight.chain(&self.completed).cloned().collect();
-        self.spool(reports, out);
+        self.spool(self.outbox.waiting(), out);
     }
 
+    /// Keeps on disk what could not be delivered.
     fn spool(&mut self, reports: Vec<CompletionReport>, out: &mut Vec<Effect>) {
-        let new: Vec<_> =
-            reports.into_iter().filter(|r| self.spooled.insert(r.attempt.id)).collect();
+        let new = self.outbox.spool(reports);
         if !new.is_empty() {
             out.push(Effect::Spool(new));
         }
     }
 
     fn on_refused(&mut self, message: String, now: Instant, out: &mut Vec<Effect>) {
-        if std::mem::replace(&mut self.is_refused, true)
-            || matches!(self.phase, DispatcherPhase::Leaving(..))
+        if std::mem::replace(&mut self.contact.is_refused, true)
+            || matches!(self.departure.phase, DispatcherPhase::Leaving(..))
         {
             return;
         }
         self.drain(LeaveReason::Refused(message), &StopReason::Stopped, now, out);
-        let in_flight = self.exchange.take();
-        let reports =
-            in_flight.iter().flat_map(|r| &r.completed).chain(&self.completed).cloned().collect();
-        self.spool(reports, out);
+        self.spool(self.outbox.waiting(), out);
+        self.outbox.in_flight = None;
     }
 
     fn on_started(&mut self, report: StartReport, out: &mut Vec<Effect>) {
-        if let Some(active) = self.active.get(&report.attempt.id) {
+        if let Some(active) = self.running.attempts.get(&report.attempt.id) {
             out.push(Effect::Tell(RunnerEvent::Started {
                 attempt: report.attempt.id,
                 job_id: active.job_id,
                 job_name: active.job_name.clone(),
                 attempt_id: active.attempt_id,
             }));
-            self.started.push(report);
+            self.outbox.started.push(report);
         }
     }
 
     fn on_ended(&mut self, report: CompletionReport, now: Instant, out: &mut Vec<Effect>) {
-        let Some(mut active) = self.active.remove(&report.attempt.id) else { return };
-        self.free.give_back(std::mem::take(&mut active.share));
-        if self.active.is_empty() {
-            self.idle_since = Some(now);
-        }
+        let Some(active) = self.running.remove(report.attempt.id, now) else { return };
         if !self.doubts.concerns(&report) {
             return self.finish(active, report, out);
         }
-        match &self.phase {
+        match &self.departure.phase {
             DispatcherPhase::Working => self.doubts.keep(active, report, now),
             DispatcherPhase::Draining(LeaveReason::Stopped, _) => {
                 self.finish(active, stopped_with_its_runner(report), out)
@@ -581,7 +532,7 @@ impl Dispatcher {
     fn finish(&mut self, active: Active, mut report: CompletionReport, out: &mut Vec<Effect>) {
         if report.cause == Some(Cause::Stopped)
             && report.detail == Some(EndDetail::ToldToStop)
-            && let Some(why) = &self.stop_reason
+            && let Some(why) = &self.departure.stop_reason
         {
             report
                 .evidence
@@ -619,35 +570,33 @@ impl Dispatcher {
             self.held.disclaim(id);
             return;
         }
-        if self.lost_since.is_some() || self.is_refused {
+        if self.contact.is_broken() {
             self.spool(vec![report.clone()], out);
         }
-        self.completed.push_back(report);
+        self.outbox.completed.push_back(report);
     }
 
     /// Decides what follows from everything that has happened up to now.
     pub fn settle(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        if self.settings.end.is_some_and(|end| end <= now) {
-            let reason = self.settings.reason_at_end.clone();
+        if self.settings.time_limit.end.is_some_and(|end| end <= now) {
+            let reason = self.settings.time_limit.reason.clone();
             self.drain(LeaveReason::TimeUp, &reason, now, out);
         }
         self.give_up_lost_nodes(now, out);
         for (active, report) in self.doubts.take_due(now) {
             self.finish(active, report, out);
         }
-        if self.phase == DispatcherPhase::Working && self.gives_up_at().is_some_and(|at| at <= now)
+        if self.departure.phase == DispatcherPhase::Working
+            && self.gives_up_at().is_some_and(|at| at <= now)
         {
             self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
         }
-        if self.phase == DispatcherPhase::Working {
+        if self.departure.phase == DispatcherPhase::Working {
             self.start_what_fits(out);
             self.return_stale(now);
         }
         self.exchange_if_useful(now, out);
-        let may_listen = !self.is_listening && self.listen_after.is_none_or(|at| at <= now);
-        if self.phase == DispatcherPhase::Working && may_listen {
-            self.is_listening = true;
-            self.listened_at = now;
+        if self.departure.phase == DispatcherPhase::Working && self.listener.send_if_due(now) {
             out.push(Effect::Listen(ClaimRequest {
                 wait_seconds: LISTEN_SECONDS,
                 ..self.claim(CLAIM_LIMIT, now)
@@ -658,7 +607,7 @@ impl Dispatcher {
 
     fn return_stale(&mut self, now: Instant) {
         let is_stale = self.queue.front().is_some_and(|(since, _)| *since + STALE <= now);
-        if !is_stale || self.is_gated() {
+        if !is_stale || self.actions.is_gated() {
             return;
         }
         // Whatever runs now runs long: hold nothing ahead until that has changed.
@@ -666,7 +615,7 @@ impl Dispatcher {
         self.average_seconds =
             Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
         // What is given back comes again as another attempt; no other runner would begin it sooner.
-        if self.is_alone {
+        if self.standing.is_alone {
             return;
         }
         for (_, packet) in std::mem::take(&mut self.queue) {
@@ -675,21 +624,21 @@ impl Dispatcher {
     }
 
     fn start_what_fits(&mut self, out: &mut Vec<Effect>) {
-        if self.is_gated() {
+        if self.actions.is_gated() {
             return;
         }
         while let Some((_, packet)) = self.queue.front() {
-            if self.free.can_never_hold(packet) {
+            if self.running.free.can_never_hold(packet) {
                 let Some((_, packet)) = self.queue.pop_front() else { return };
                 self.give_back(packet, Cause::Stopped, "the runner has lost nodes");
                 continue;
             }
-            let Some(share) = self.free.take(packet) else { return };
+            let Some(share) = self.running.free.take(packet) else { return };
             let Some((_, mut packet)) = self.queue.pop_front() else { return };
             let (gpus, node) = (share.gpus.clone(), share.node());
             let is_spread = !share.on.is_empty();
             if is_spread {
-                add_places(&mut packet.env, &self.free.places(&share));
+                add_places(&mut packet.env, &self.running.free.places(&share));
             }
             let active = Active {
                 share,
@@ -700,8 +649,7 @@ impl Dispatcher {
                 reference: is_spread
                     .then(|| AttemptRef { id: packet.id, token: packet.token.clone() }),
             };
-            self.active.insert(packet.id, active);
-            self.idle_since = None;
+            self.running.insert(packet.id, active);
             out.push(Effect::Start(Box::new(packet), gpus, node));
         }
     }

@@ -185,10 +185,10 @@ pub fn watch() {
     let mut input = GuardInput { bytes: Vec::new() };
     let Some((key, runner)) = input.introduction() else { return };
     match input.next() {
-        Said::Goodbye => return,
-        Said::Nothing => {}
+        GuardSignal::Goodbye => return,
+        GuardSignal::Nothing => {}
         // The runner stands still past its deadline: the server gives its attempts to others.
-        Said::Late => end_runner_itself(runner),
+        GuardSignal::Late => end_runner_itself(runner),
     }
     let deadline = boottime() + PATIENCE;
     while boottime() < deadline {
@@ -221,7 +221,7 @@ struct GuardInput {
     bytes: Vec<u8>,
 }
 
-enum Said {
+enum GuardSignal {
     Goodbye,
     /// The pipe is closed: the runner is gone.
     Nothing,
@@ -245,14 +245,14 @@ impl GuardInput {
     }
 
     /// Waits for a word that matters.
-    fn next(&mut self) -> Said {
+    fn next(&mut self) -> GuardSignal {
         let mut deadline: Option<Duration> = None;
         loop {
             while let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.bytes.drain(..=end).collect();
                 let line = String::from_utf8_lossy(&line);
                 if line.trim_end() == GOODBYE {
-                    return Said::Goodbye;
+                    return GuardSignal::Goodbye;
                 }
                 // Milliseconds since boot; what is no number means that there is no deadline.
                 deadline = line.trim_end().parse().ok().map(Duration::from_millis);
@@ -262,16 +262,16 @@ impl GuardInput {
                 // than this.
                 let left = at.saturating_sub(boottime());
                 if left.is_zero() {
-                    return Said::Late;
+                    return GuardSignal::Late;
                 }
                 match readable(left.min(LOOK_AT_CLOCK)) {
                     Ok(true) => {}
                     Ok(false) => continue,
-                    Err(_) => return Said::Nothing,
+                    Err(_) => return GuardSignal::Nothing,
                 }
             }
             if !self.read() {
-                return Said::Nothing;
+                return GuardSignal::Nothing;
             }
         }
     }

@@ -26,7 +26,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Ours.
+    /// The identity of this process.
     pub fn own() -> Self {
         Self {
             hostname: sys::hostname(),

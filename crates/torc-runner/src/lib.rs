@@ -65,7 +65,7 @@ pub(crate) use torc_fence::procfs;
 pub mod decisions {
     pub use crate::actions::ActionResult;
     pub use crate::attempt::unstarted_report;
-    pub use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event};
+    pub use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event, TimeLimit};
     pub use crate::heartbeat::Rhythm;
     pub use crate::held::HeldList;
     pub use crate::resources::Node;
@@ -76,7 +76,9 @@ pub mod decisions {
 pub use agent::run as run_agent;
 pub use allocation::{Inside, is_in_grid_engine, run as run_inside};
 pub use attempt::log_path;
-pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, RunnerSummary, Shutdown};
+pub use config::{
+    BatchSide, Config, LeaveReason, Prefetch, RunnerEvent, RunnerLimits, RunnerSummary, Shutdown,
+};
 pub use error::Error;
 pub use machine::detect as detect_capacity;
 pub use runner::Runner;

@@ -21,7 +21,7 @@ pub struct Watched {
 pub struct Sample {
     /// Its number in the runner.
     pub id: u64,
-    /// When.
+    /// When it was taken.
     pub at: Instant,
     /// Memory of the whole tree.
     pub memory_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Sample {
 
 /// What a process used over its life, as far as it was seen.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Usage {
+pub struct SampledUsage {
     last: Option<(Instant, f64)>,
     samples: u64,
     memory_sum: f64,
@@ -43,7 +43,7 @@ pub struct Usage {
     pub peak_cpu_percent: Option<f64>,
 }
 
-impl Usage {
+impl SampledUsage {
     /// Takes in one more look; answers with the CPU use since the last one.
     pub fn add(&mut self, sample: &Sample) -> Option<f64> {
         self.samples += 1;
@@ -147,7 +147,7 @@ mod tests {
             cpu_seconds,
             processes: 1,
         };
-        let mut usage = Usage::default();
+        let mut usage = SampledUsage::default();
         assert_eq!(usage.avg_memory_bytes(), None);
         assert_eq!(usage.add(&look(0, 100, 1.0)), None);
         assert_eq!(usage.add(&look(2, 300, 4.0)), Some(150.0));

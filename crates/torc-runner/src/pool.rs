@@ -45,7 +45,7 @@ pub trait EventHandler: Send + 'static {
 
 type Answer<M> = oneshot::Sender<Result<<M as EventHandler>::Outcome, Error>>;
 
-struct Pool<M: EventHandler> {
+struct ThreadPool<M: EventHandler> {
     handler: Mutex<Guarded<M>>,
     poller: Arc<Poller>,
     tasks: Arc<Tasks>,
@@ -101,7 +101,7 @@ pub fn start<M: EventHandler>(
     let (alarm, call) = (Alarm::new()?, Wake::new()?);
     poller.add(&alarm, ALARM_KEY)?;
     poller.add(&call, CALL_KEY)?;
-    let pool = Arc::new(Pool {
+    let pool = Arc::new(ThreadPool {
         handler: Mutex::new(Guarded { handler, alarm_at: None }),
         poller,
         tasks,
@@ -120,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<M: EventHandler> Pool<M> {
+impl<M: EventHandler> ThreadPool<M> {
     fn spawn_thread(
         self: &Arc<Self>,
         counts: &mut ThreadCounts,
@@ -254,7 +254,7 @@ impl<M: EventHandler> Pool<M> {
 
 /// A thread that panics takes all the others with it: what it had in hand is lost, and nothing
 /// would ever come of it.
-struct PanicGuard<'a, M: EventHandler>(&'a Pool<M>);
+struct PanicGuard<'a, M: EventHandler>(&'a ThreadPool<M>);
 
 impl<M: EventHandler> Drop for PanicGuard<'_, M> {
     fn drop(&mut self) {

@@ -80,7 +80,7 @@ impl OrderRest {
 /// Where a stream of output goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sink {
-    /// Nowhere.
+    /// Output is thrown away.
     Null,
     /// To a new file.
     Create(PathBuf),
@@ -332,7 +332,8 @@ fn start(
         None => setup.shell.clone(),
         Some(name) => plain::find(name, env_path(setup, order), dir).unwrap_or_else(|| name.into()),
     };
-    run(setup, order, &program, &arguments, &env, group, stdio).map_err(|error| match error {
+    let found = FoundProgram { path: &program, arguments: &arguments, env: &env };
+    run(setup, order, &found, group, stdio).map_err(|error| match error {
         SpawnError::Process(error) => LaunchError::new("cannot make a process", &error),
         SpawnError::Directory(error) => {
             LaunchError::new(&format!("cannot start in `{}`", dir.display()), &error)
@@ -393,7 +394,8 @@ fn start_plainly(
         .filter(|file| file.is_absolute() || name.contains('/'))?;
     let env = environment(setup, order, &plain.variables(&program)).ok()?;
     let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
-    run(setup, order, &program, &arguments, &env, group, stdio).ok()
+    let found = FoundProgram { path: &program, arguments: &arguments, env: &env };
+    run(setup, order, &found, group, stdio).ok()
 }
 
 /// Where a process finds its programs.
@@ -433,15 +435,22 @@ fn environment(
     Ok(env)
 }
 
+/// A program that was found, with what it is started with.
+struct FoundProgram<'a> {
+    path: &'a Path,
+    /// Its name first.
+    arguments: &'a [&'a OsStr],
+    env: &'a Strings,
+}
+
 fn run(
     setup: &Setup,
     order: &ProcessOrder,
-    program: &Path,
-    arguments: &[&OsStr],
-    env: &Strings,
+    found: &FoundProgram<'_>,
     group: Option<&Group>,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Result<Started, SpawnError> {
+    let FoundProgram { path: program, arguments, env } = *found;
     let mut argv = Strings::default();
     let mut add = |text: &OsStr| argv.push(&[text.as_bytes()]).map_err(SpawnError::Program);
     let path = match group {

@@ -31,9 +31,9 @@ impl Share {
 pub struct Node {
     /// The batch system's name.
     pub name: String,
-    /// CPUs.
+    /// CPUs that jobs can have.
     pub cpus: i64,
-    /// Bytes.
+    /// Memory that jobs can have, in bytes.
     pub memory_bytes: i64,
     /// Names of its GPUs.
     pub gpus: Vec<String>,

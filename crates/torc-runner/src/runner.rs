@@ -6,7 +6,7 @@ use crate::agents::{self, Agents};
 use crate::attempt::AttemptContext;
 use crate::cgroup::Cgroups;
 use crate::config::{Config, RunnerEvent, RunnerSummary, Shutdown};
-use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event};
+use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event, TimeLimit};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, PreparedTask};
 use crate::guard::Guard;
@@ -83,7 +83,7 @@ impl Runner {
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };
         // The server is told what the runner will have when its agents are there.
-        config.capacity.spreads = !config.other_nodes.is_empty();
+        config.capacity.spreads = !config.batch.other_nodes.is_empty();
         torc_failpoint::hit("runner.before_register");
         let registered = register(&config, &secret, &own, &output_dir).await?;
         torc_failpoint::hit("runner.after_register");
@@ -142,11 +142,12 @@ impl Runner {
             time_series: time_series(&registered, &output_dir, &key)?,
             live,
         });
-        let node_name = config.scheduler.as_ref().and_then(|s| s.node_name.clone());
+        let node_name = config.batch.scheduler.as_ref().and_then(|s| s.node_name.clone());
         let node = watch_node(config.workflow_id, node_name, &registered, &output_dir, &key)?;
-        let rules = rules(config.longest_stop, config.time_left, &registered, |message| {
-            tell.tell(|| RunnerEvent::Warning { message });
-        });
+        let rules =
+            rules(config.batch.longest_stop, config.limits.time_left, &registered, |message| {
+                tell.tell(|| RunnerEvent::Warning { message });
+            });
         let (agents, nodes) =
             start_agents(&mut config, &registered, &context, &presence, &events, &tell).await?;
         let dispatcher =
@@ -156,22 +157,21 @@ impl Runner {
         let lanes = Lanes::open(&line);
         let exchange =
             Arc::new(Exchange::open(&line).map_err(|e| Error::system("open a lane", e))?);
-        let mut engine = Engine::new(
+        let processes = ProcessSide::set_up(context, rules, guarded, &event_inbox)?;
+        let mut engine = Engine {
             dispatcher,
-            context,
-            rules,
-            &key,
-            event_inbox,
+            processes,
+            events: event_inbox,
             lanes,
-            exchange.clone(),
+            exchange: exchange.clone(),
             spool,
             agents,
-            guarded,
             tell,
-        )?;
+            scratch: Scratch::default(),
+        };
 
-        let stop_log = config.stop_log.clone();
-        let time_watcher = config.time_left_changes.map(|mut changes| {
+        let stop_log = config.batch.stop_log.clone();
+        let time_watcher = config.batch.time_left_changes.map(|mut changes| {
             let events = events.clone();
             tokio::spawn(async move {
                 while changes.changed().await.is_ok() {
@@ -201,7 +201,10 @@ impl Runner {
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let attending = cpus.clamp(2, 32);
         let max = Bounds { threads: (2 * cpus).clamp(4, 32) + 1 + attending, attending };
-        let (poller, tasks) = (engine.executor.supervisor().poller().clone(), engine.tasks.clone());
+        let (poller, tasks) = (
+            engine.processes.executor.supervisor().poller().clone(),
+            engine.processes.tasks.clone(),
+        );
         let outcome = pool::start(engine, poller, tasks, max)
             .map_err(|e| Error::system("start a thread", e))?
             .await;
@@ -292,18 +295,18 @@ async fn start_agents(
         token_dir: presence.token_dir.clone(),
         api_url: context.api_url.clone(),
         tls_ca: context.tls_ca.clone(),
-        time_left: config.time_left,
-        longest_stop: config.longest_stop,
+        time_left: config.limits.time_left,
+        longest_stop: config.batch.longest_stop,
         node_name: String::new(),
         is_step: false,
     };
     let template = Hello { key: context.key.clone(), ..hello.clone() };
-    if config.other_nodes.is_empty() {
+    if config.batch.other_nodes.is_empty() {
         let mut agents = Agents::default();
         agents.steps = steps(config, &[], template, events, context);
         return Ok((agents, Vec::new()));
     }
-    let (names, program) = (config.other_nodes.clone(), config.agent.clone());
+    let (names, program) = (config.batch.other_nodes.clone(), config.batch.agent.clone());
     let (num_cpus, key) = (config.capacity.num_cpus, context.key.clone());
     let (sender, live) = (events.clone(), context.live.clone());
     let started = tokio::task::spawn_blocking(move || {
@@ -334,7 +337,7 @@ async fn start_agents(
     }
     let capacity = &mut config.capacity;
     let own = Node {
-        name: config.scheduler.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default(),
+        name: config.batch.scheduler.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default(),
         cpus: capacity.num_cpus,
         memory_bytes: capacity.memory_bytes,
         gpus: config.gpus.clone(),
@@ -365,16 +368,16 @@ fn steps(
     events: &Mailbox<Event>,
     context: &AttemptContext,
 ) -> Option<StepAgents> {
-    if context.execution.mode != ExecutionMode::Slurm || config.agent.is_empty() {
+    if context.execution.mode != ExecutionMode::Slurm || config.batch.agent.is_empty() {
         return None;
     }
-    let own = config.scheduler.as_ref().and_then(|scheduler| scheduler.node_name.clone());
+    let own = config.batch.scheduler.as_ref().and_then(|scheduler| scheduler.node_name.clone());
     let names = match nodes {
         [] => vec![own?],
         nodes => nodes.iter().map(|node| node.name.clone()).collect(),
     };
     Some(StepAgents::new(Shared {
-        program: config.agent.clone(),
+        program: config.batch.agent.clone(),
         num_cpus: config.capacity.num_cpus,
         nodes: names,
         hello,
@@ -433,16 +436,17 @@ async fn register(
         pid_start: i64::try_from(own.pid_start).unwrap_or(0),
         capacity: config.capacity.clone(),
         time_left_seconds: config
+            .limits
             .time_left
             .map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX)),
         kind: config.kind,
-        scheduler: config.scheduler.clone(),
+        scheduler: config.batch.scheduler.clone(),
         label: config.label.clone(),
         output_dir: output.display().to_string(),
         force: config.force,
         pool_runner_id: config.pool_runner,
     };
-    let deadline = Instant::now() + config.patience;
+    let deadline = Instant::now() + config.limits.patience;
     let mut pauses = Pauses::new();
     loop {
         match config.client.register_runner(&body).await {
@@ -501,9 +505,9 @@ fn settings(
 ) -> DispatcherSettings {
     // Slurm kills what is left when its time is up; a limit that a user gave on a terminal is
     // when to begin to end.
-    let (end_margin, reason_at_end) = match config.kind {
+    let (margin, reason) = match config.kind {
         RunnerKind::Slurm => {
-            let (lead, headroom) = before_end(&registered.execution, config.time_left);
+            let (lead, headroom) = before_end(&registered.execution, config.limits.time_left);
             (lead + headroom, StopReason::RunnerTimeUp)
         }
         RunnerKind::Local | RunnerKind::Recovery => (Duration::ZERO, StopReason::Stopped),
@@ -518,16 +522,14 @@ fn settings(
         nodes,
         prefetch: config.prefetch,
         leave_when_stuck: config.kind == RunnerKind::Local,
-        idle_limit: config.max_idle.or(idle.filter(|_| config.kind != RunnerKind::Local)),
+        idle_limit: config.limits.max_idle.or(idle.filter(|_| config.kind != RunnerKind::Local)),
         ignore_completion: registered.ignore_completion,
-        strict_scheduler_match: config.strict_scheduler_match,
-        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(end_margin)),
-        end_margin,
+        strict_scheduler_match: config.batch.strict_scheduler_match,
+        time_limit: TimeLimit::new(config.limits.time_left, margin, reason, Instant::now()),
         wait_for_server: Duration::from_secs(
             u64::try_from(registered.wait_for_server_seconds).unwrap_or(0),
         ),
         doubt: (config.kind == RunnerKind::Slurm).then_some(DOUBT),
-        reason_at_end,
         wall_clock: crate::time::now_ms,
     }
 }
@@ -549,15 +551,51 @@ impl Teller {
 
 /// What there is to tell in the end: why it left, what it did, and how many results were not
 /// delivered and not even kept.
-type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize, usize);
+type Outcome = (crate::config::LeaveReason, crate::dispatcher::EndCounts, usize, usize);
 
-/// The state of a runner, and its ways to do something.
-struct Engine {
-    dispatcher: Dispatcher,
+/// The side of a runner that starts and watches processes, and the threads that may block for it.
+struct ProcessSide {
     executor: Executor,
     tasks: Arc<Tasks>,
     done: Inbox<Done>,
     reports: Inbox<PreparedTask>,
+}
+
+impl ProcessSide {
+    /// Nothing runs yet. Ends of processes, answers of tasks and `events` show at one poller.
+    fn set_up(
+        context: Arc<AttemptContext>,
+        rules: Rules,
+        guard: Arc<AtomicI32>,
+        events: &Inbox<Event>,
+    ) -> Result<Self, Error> {
+        let system = |e| Error::system("set up the watch over processes", e);
+        let key = &context.key;
+        let cgroups = if context.execution.limit_resources {
+            Cgroups::detect(key, guard.load(Ordering::SeqCst))
+        } else {
+            None
+        };
+        let setup = Setup::new(key, context.working_dir.clone(), cgroups).map_err(system)?;
+        let tasks = Arc::new(Tasks::default());
+        let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
+        let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;
+        let mut supervisor =
+            Supervisor::new(setup, rules, tasks.clone(), done_sender).map_err(system)?;
+        supervisor.spare(guard);
+        let poller = supervisor.poller();
+        done.join(poller).map_err(system)?;
+        reports.join(poller).map_err(system)?;
+        events.join(poller).map_err(system)?;
+        let executor = Executor::new(context, supervisor, tasks.clone(), report_sender);
+        Ok(Self { executor, tasks, done, reports })
+    }
+}
+
+/// The state of a runner, and its ways to do something.
+struct Engine {
+    dispatcher: Dispatcher,
+    processes: ProcessSide,
     events: Inbox<Event>,
     lanes: Lanes,
     exchange: Arc<Exchange>,
@@ -578,54 +616,6 @@ struct Scratch {
 }
 
 impl Engine {
-    #[expect(clippy::too_many_arguments, reason = "called once, where all parts meet")]
-    fn new(
-        dispatcher: Dispatcher,
-        context: Arc<AttemptContext>,
-        rules: Rules,
-        key: &str,
-        events: Inbox<Event>,
-        lanes: Lanes,
-        exchange: Arc<Exchange>,
-        spool: Spool,
-        agents: Agents,
-        guard: Arc<AtomicI32>,
-        tell: Teller,
-    ) -> Result<Self, Error> {
-        let system = |e| Error::system("set up the watch over processes", e);
-        let cgroups = if context.execution.limit_resources {
-            Cgroups::detect(key, guard.load(Ordering::SeqCst))
-        } else {
-            None
-        };
-        let setup = Setup::new(key, context.working_dir.clone(), cgroups).map_err(system)?;
-        let tasks = Arc::new(Tasks::default());
-        let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
-        let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;
-        let mut supervisor =
-            Supervisor::new(setup, rules, tasks.clone(), done_sender).map_err(system)?;
-        supervisor.spare(guard);
-        let poller = supervisor.poller();
-        done.join(poller).map_err(system)?;
-        reports.join(poller).map_err(system)?;
-        events.join(poller).map_err(system)?;
-        let executor = Executor::new(context, supervisor, tasks.clone(), report_sender);
-        Ok(Self {
-            dispatcher,
-            executor,
-            tasks,
-            done,
-            reports,
-            events,
-            lanes,
-            exchange,
-            spool,
-            agents,
-            tell,
-            scratch: Scratch::default(),
-        })
-    }
-
     /// Lets the dispatcher decide and does what it says, until nothing follows. Answers whether all
     /// is done.
     fn settle(
@@ -661,7 +651,7 @@ impl Engine {
         match effect {
             Effect::Exchange(request) => {
                 let exchange = self.exchange.clone();
-                self.tasks.push(move || exchange.send(&request));
+                self.processes.tasks.push(move || exchange.send(&request));
             }
             Effect::Listen(request) => self.lanes.listen(request),
             // A job on several nodes starts steps of its own.
@@ -672,24 +662,26 @@ impl Engine {
                     steps.start(packet, gpus, node);
                 }
             }
-            Effect::Start(packet, gpus, 0) => self.executor.start(*packet, gpus, now, facts),
+            Effect::Start(packet, gpus, 0) => {
+                self.processes.executor.start(*packet, gpus, now, facts)
+            }
             Effect::Start(packet, gpus, node) => {
                 self.agents.tell(node, ToAgent::Start(packet, gpus))
             }
             // Each ends what it has; an attempt is nothing to the others.
             Effect::Stop(attempt, reason) => {
-                self.executor.stop(attempt, &reason, now);
+                self.processes.executor.stop(attempt, &reason, now);
                 self.agents.tell_all(|| ToAgent::Stop(attempt, reason.clone()));
             }
             Effect::StopAll(reason) => {
-                self.executor.stop_all(&reason, now);
+                self.processes.executor.stop_all(&reason, now);
                 self.agents.tell_all(|| ToAgent::StopAll(reason.clone()));
             }
             Effect::KillAll(reason) => {
-                self.executor.kill_all(&reason, now);
+                self.processes.executor.kill_all(&reason, now);
                 self.agents.tell_all(|| ToAgent::KillAll(reason.clone()));
             }
-            Effect::RunAction(packet) => self.executor.start_action(packet, now, facts),
+            Effect::RunAction(packet) => self.processes.executor.start_action(packet, now, facts),
             Effect::ReportAction(result) => self.lanes.report_action(result),
             Effect::Spool(reports) => {
                 if let Err(error) = self.spool.append(&reports) {
@@ -723,19 +715,19 @@ impl EventHandler for Engine {
     fn look(&mut self, ready: &[u64], now: Instant) -> Option<Outcome> {
         let Scratch { mut done, mut reports, mut events, mut facts, mut effects } =
             std::mem::take(&mut self.scratch);
-        self.done.take(ready, &mut done);
-        self.reports.take(ready, &mut reports);
+        self.processes.done.take(ready, &mut done);
+        self.processes.reports.take(ready, &mut reports);
         self.events.take(ready, &mut events);
         for message in done.drain(..) {
-            self.executor.on_done(message, now, &mut facts);
+            self.processes.executor.on_done(message, now, &mut facts);
         }
         for report in reports.drain(..) {
-            self.executor.on_prepared(report, now, &mut facts);
+            self.processes.executor.on_prepared(report, now, &mut facts);
         }
         for key in ready.iter().filter(|key| !matches!(**key, DONE_KEY | REPORT_KEY | EVENT_KEY)) {
-            self.executor.on_ready(*key, now, &mut facts);
+            self.processes.executor.on_ready(*key, now, &mut facts);
         }
-        self.executor.on_time(now, &mut facts);
+        self.processes.executor.on_time(now, &mut facts);
         for event in events.drain(..) {
             self.dispatcher.handle_event(event, now, &mut effects);
         }
@@ -743,7 +735,7 @@ impl EventHandler for Engine {
         self.scratch = Scratch { done, reports, events, facts, effects };
         is_done.then(|| {
             self.exchange.close();
-            self.executor.supervisor().sweep_now();
+            self.processes.executor.supervisor().sweep_now();
             // Perhaps there is room now.
             let unkept = self.spool.append(&[]).map_or_else(|_| self.spool.unkept(), |()| 0);
             if let Err(error) = self.spool.leave() {
@@ -759,6 +751,9 @@ impl EventHandler for Engine {
     }
 
     fn next_alarm(&self) -> Option<Instant> {
-        [self.executor.next_alarm(), self.dispatcher.next_alarm()].into_iter().flatten().min()
+        [self.processes.executor.next_alarm(), self.dispatcher.next_alarm()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -23,7 +23,7 @@ const BATCH: usize = 200;
 
 /// The first line of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Header {
+struct SpoolHeader {
     runner_id: RunnerId,
     workflow_id: WorkflowId,
     owner: Identity,
@@ -32,7 +32,7 @@ struct Header {
 /// The file of one runner.
 pub struct Spool {
     path: PathBuf,
-    header: Header,
+    header: SpoolHeader,
     file: Option<File>,
     /// For these there was no room on the disk so far.
     unkept: Vec<CompletionReport>,
@@ -50,7 +50,7 @@ impl Spool {
         let path = output_dir.join(DIR).join(spool_file(key));
         Self {
             path,
-            header: Header { runner_id, workflow_id, owner },
+            header: SpoolHeader { runner_id, workflow_id, owner },
             file: None,
             unkept: Vec::new(),
         }
@@ -235,13 +235,13 @@ fn read_spool(path: &Path) -> Option<Abandoned> {
         return None;
     }
     let file = read_kept(path)?;
-    let header: Header = kept::owner(&file)?;
+    let header: SpoolHeader = kept::owner(&file)?;
     let is_gone = header.owner.is_dead() || path.with_extension(LEFT).exists();
     if !is_gone && header.owner.is_here() {
         return None;
     }
     let reports = kept::reports(&file);
-    let Header { runner_id, workflow_id, .. } = header;
+    let SpoolHeader { runner_id, workflow_id, .. } = header;
     Some(Abandoned { path: path.into(), runner_id, workflow_id, is_gone, reports })
 }
 

@@ -15,19 +15,20 @@
 mod facts;
 mod looks;
 
-pub use facts::{Done, How, ProcessEvent, ProcessExit, Rules, Sent, StopReason};
+pub use facts::{Done, How, ProcessEvent, ProcessExit, Rules, SentSignal, StopReason};
 
-use crate::cleanup::{self, Ended, ProcessScanner, Remains, SweepMemory};
+use crate::cleanup::{self, Ended, ProcessScanner, Remains};
 use crate::mailbox::Mailbox;
-use crate::monitor::{self, Usage};
+use crate::monitor::SampledUsage;
 use crate::observe::{self, Look, Recent};
 use crate::process::{LaunchError, Launched, ProcessOrder, Setup, launch};
 use crate::procfs::ProcessTable;
 use crate::sys::{self, Poller, Reap, Reaped};
 use crate::tasks::{Child, FollowUp, Tasks};
 use crate::time;
+use looks::{Sampling, Sweeping};
 use rustix::process::Signal;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -53,8 +54,8 @@ struct Live {
     order: Arc<ProcessOrder>,
     state: State,
     stop: Option<Stop>,
-    journal: Vec<Sent>,
-    usage: Usage,
+    journal: Vec<SentSignal>,
+    usage: SampledUsage,
     alarm: Option<Instant>,
     /// At half of its time, if that is limited.
     look: Option<Look>,
@@ -77,6 +78,8 @@ struct Gone {
     at: Instant,
     at_ms: i64,
     machine_oom: bool,
+    /// Others of its group lived when it was last looked at.
+    group_is_alive: bool,
 }
 
 struct Stop {
@@ -95,20 +98,12 @@ pub struct Supervisor {
     scanner: Arc<ProcessScanner>,
     live: HashMap<u64, Live>,
     alarms: BTreeSet<(Instant, u64)>,
-    next_sample: Option<Instant>,
-    is_sampling: bool,
-    machine_oom_kills: Option<u64>,
-    ended: HashSet<u64>,
-    next_sweep: Option<Instant>,
-    is_sweeping: bool,
-    sweep_cost: Duration,
-    strangers: SweepMemory,
+    sampling: Sampling,
+    sweeping: Sweeping,
+    /// Not earlier than this a process is looked after before its end is told.
     next_scan: Instant,
     /// When to look for launches whose message rang no bell.
     next_look: Option<Instant>,
-    newest: u64,
-    /// A child of ours that belongs to no attempt.
-    guard: Arc<AtomicI32>,
 }
 
 impl Supervisor {
@@ -129,24 +124,16 @@ impl Supervisor {
             scanner: Arc::default(),
             live: HashMap::new(),
             alarms: BTreeSet::new(),
-            next_sample: None,
-            is_sampling: false,
-            machine_oom_kills: monitor::machine_oom_kills(),
-            ended: HashSet::new(),
-            next_sweep: None,
-            is_sweeping: false,
-            sweep_cost: Duration::ZERO,
-            strangers: SweepMemory::default(),
+            sampling: Sampling::new(),
+            sweeping: Sweeping::default(),
             next_scan: Instant::now(),
             next_look: None,
-            newest: 0,
-            guard: Arc::default(),
         })
     }
 
     /// Leaves the runner's guard alone.
     pub fn spare(&mut self, guard: Arc<AtomicI32>) {
-        self.guard = guard;
+        self.sweeping.guard = guard;
     }
 
     /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free
@@ -158,22 +145,21 @@ impl Supervisor {
     /// When [`Supervisor::on_time`] wants to be called.
     pub fn next_alarm(&self) -> Option<Instant> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        let sample = self.next_sample.filter(|_| !self.is_sampling);
-        let sweep = self.next_sweep.filter(|_| !self.is_sweeping);
-        [alarm, sample, sweep, self.next_look].into_iter().flatten().min()
+        let looks = [self.sampling.next_alarm(), self.sweeping.next_alarm()];
+        [alarm, looks[0], looks[1], self.next_look].into_iter().flatten().min()
     }
 
     /// Starts a process.
     pub fn start(&mut self, order: ProcessOrder, now: Instant) {
         let id = order.id;
-        self.newest = self.newest.max(id);
+        self.sweeping.newest = self.sweeping.newest.max(id);
         let order = Arc::new(order);
         let live = Live {
             order: order.clone(),
             state: State::Starting,
             stop: None,
             journal: Vec::new(),
-            usage: Usage::default(),
+            usage: SampledUsage::default(),
             alarm: None,
             look: None,
             recent: None,
@@ -271,7 +257,7 @@ impl Supervisor {
             State::Running(launched) | State::Lingering(launched, _) => launched,
             State::CleaningUp(..) => return,
         };
-        live.journal.push(Sent {
+        live.journal.push(SentSignal {
             signal: signal.as_raw(),
             after: now.saturating_duration_since(launched.started),
         });
@@ -330,14 +316,7 @@ impl Supervisor {
                 self.on_cleaned_up(id, remains, now, out);
             }
             Done::Sampled(samples, oom_kills) => self.on_sampled(samples, oom_kills, now, out),
-            Done::Swept(strangers, cost) => {
-                self.is_sweeping = false;
-                self.sweep_cost = cost;
-                self.strangers = strangers;
-                if self.strangers.need_another_look {
-                    self.plan_sweep(now);
-                }
-            }
+            Done::Swept(strangers, cost) => self.sweeping.on_swept(strangers, cost, now),
         }
     }
 
@@ -393,7 +372,7 @@ impl Supervisor {
             wall: Duration::ZERO,
             cpu: Duration::ZERO,
             peak_memory_bytes: 0,
-            usage: Usage::default(),
+            usage: SampledUsage::default(),
             stop: live.stop.map(|stop| stop.reason),
             journal: Vec::new(),
             memory: None,
@@ -434,20 +413,27 @@ impl Supervisor {
         torc_failpoint::hit("runner.after_exit");
         let is_sigkill =
             status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
-        let machine_oom = is_sigkill && self.machine_oom_since_last_look();
+        let machine_oom = is_sigkill && self.sampling.machine_oom_since_last_look();
         // A child begins in our own address space, and the kernel counts that as its peak: only
         // more than ours is its own.
         let max_rss_bytes = if max_rss_bytes > sys::own_peak_rss() { max_rss_bytes } else { 0 };
-        let mut gone =
-            Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };
-        let is_alive = reap_rest(pid, &mut gone.cpu);
-        if is_alive && keeps_grace {
+        let mut gone = Gone {
+            status,
+            cpu,
+            max_rss_bytes,
+            at: now,
+            at_ms: time::now_ms(),
+            machine_oom,
+            group_is_alive: false,
+        };
+        gone.group_is_alive = reap_rest(pid, &mut gone.cpu);
+        if gone.group_is_alive && keeps_grace {
             if let Some(live) = self.live.get_mut(&id) {
                 live.state = State::Lingering(launched, gone);
             }
             self.set_alarm(id, Some(now + LINGER_POLL));
         } else {
-            self.clean_up(id, launched, gone, is_alive, now, out);
+            self.clean_up(id, launched, gone, now, out);
         }
     }
 
@@ -456,21 +442,20 @@ impl Supervisor {
         id: u64,
         mut launched: Launched,
         gone: Gone,
-        group_was_alive: bool,
         now: Instant,
         out: &mut Vec<ProcessEvent>,
     ) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let ran = gone.at.saturating_duration_since(launched.started);
         // A failed attempt may be tried again at once, and must not find its own escapees alive.
-        let guard = self.guard.load(Ordering::SeqCst);
+        let guard = self.sweeping.guard.load(Ordering::SeqCst);
         let may_be_retried = || !gone.status.success() && cleanup::has_orphans(guard);
         let scan =
             live.stop.is_some() || (ran >= SCAN_FROM && now >= self.next_scan) || may_be_retried();
         if !scan {
-            self.ended.insert(id);
+            self.sweeping.ended.insert(id);
         }
-        let cgroup = launched.group.take();
+        let (cgroup, group_was_alive) = (launched.group.take(), gone.group_is_alive);
         if scan || group_was_alive || cgroup.is_some() {
             let ended =
                 Ended { id, pgid: launched.pid, group_was_alive, cgroup, scan, at: gone.at };
@@ -492,7 +477,7 @@ impl Supervisor {
             self.on_cleaned_up(id, Remains::default(), now, out);
         }
         // Even after a scan: an orphan without a tag is known only by being seen twice.
-        self.plan_sweep(now);
+        self.sweeping.plan(now);
     }
 
     fn on_cleaned_up(
@@ -509,12 +494,12 @@ impl Supervisor {
         let State::CleaningUp(launched, gone) = live.state else { return };
         if remains.memory.is_some_and(|memory| memory.oom_kills > 0) {
             // These kills are accounted for; the next death of SIGKILL must not be blamed on them.
-            self.machine_oom_kills = monitor::machine_oom_kills();
+            self.sampling.forget_oom_kills();
         }
         if !remains.survivors.is_empty() {
             tracing::error!(pids = ?remains.survivors, "processes did not end although they were killed");
-            self.ended.insert(id);
-            self.plan_sweep(now);
+            self.sweeping.ended.insert(id);
+            self.sweeping.plan(now);
         }
         let how = match (gone.status.code(), gone.status.signal()) {
             (Some(code), _) => How::Code(code),
@@ -550,10 +535,10 @@ impl Supervisor {
                 self.on_alarm(id, now, out);
             }
         }
-        if !self.is_sampling && self.next_sample.is_some_and(|at| at <= now) {
+        if self.sampling.next_alarm().is_some_and(|at| at <= now) {
             self.take_sample(now);
         }
-        if !self.is_sweeping && self.next_sweep.is_some_and(|at| at <= now) {
+        if self.sweeping.next_alarm().is_some_and(|at| at <= now) {
             self.take_sweep();
         }
     }
@@ -573,8 +558,8 @@ impl Supervisor {
             }
             (State::Running(_), _) => self.signal(id, Signal::KILL, &mut None, now),
             (State::Lingering(launched, gone), _) => {
-                let is_alive = reap_rest(launched.pid, &mut gone.cpu);
-                if is_alive && !must_kill {
+                gone.group_is_alive = reap_rest(launched.pid, &mut gone.cpu);
+                if gone.group_is_alive && !must_kill {
                     self.set_alarm(id, Some(now + LINGER_POLL));
                     return;
                 }
@@ -586,7 +571,7 @@ impl Supervisor {
                 if let State::Lingering(launched, gone) =
                     std::mem::replace(&mut live.state, State::Starting)
                 {
-                    self.clean_up(id, launched, gone, is_alive, now, out);
+                    self.clean_up(id, launched, gone, now, out);
                 }
             }
             (State::Starting | State::CleaningUp(..), _) => {}

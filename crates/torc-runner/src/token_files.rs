@@ -19,10 +19,10 @@ const LENGTH: usize = 192;
 /// Makes tokens and puts them into files. Cheap to clone.
 #[derive(Clone)]
 pub struct TokenFiles {
-    pool: Option<Arc<Pool>>,
+    pool: Option<Arc<TokenPool>>,
 }
 
-struct Pool {
+struct TokenPool {
     key: Key,
     dir: PathBuf,
     state: Mutex<State>,
@@ -42,13 +42,13 @@ struct Slot {
 /// The file of one attempt, for as long as this lives.
 pub struct TokenFile {
     slot: Option<Slot>,
-    pool: Option<Arc<Pool>>,
+    pool: Option<Arc<TokenPool>>,
 }
 
 impl TokenFiles {
     /// In this private directory, which is there.
     pub fn new(dir: &Path, key: Key) -> Self {
-        let pool = Pool { key, dir: dir.into(), state: Mutex::default() };
+        let pool = TokenPool { key, dir: dir.into(), state: Mutex::default() };
         Self { pool: Some(Arc::new(pool)) }
     }
 
@@ -68,7 +68,7 @@ impl TokenFiles {
     }
 }
 
-impl Pool {
+impl TokenPool {
     fn fill(&self, grant: &Grant) -> io::Result<Slot> {
         // A statement of its own, so that the lock is released before a file is made.
         let kept = self.lock().free.pop();

@@ -121,10 +121,15 @@ function query(params) {
   return pairs.length ? "?" + new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])) : "";
 }
 
+/** The last answer about the families of a workflow: a place shows it at once and asks anew. @type {any} */
+export let lately = null;
+
 /** @param {string} path @param {Record<string, any>} [params] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function get(path, params, signal) {
   if (REPORT) return REPORT.get(path, params || {});
-  return (await raw("GET", path + query(params), undefined, signal)).json();
+  const found = await (await raw("GET", path + query(params), undefined, signal)).json();
+  if (!params && path.endsWith("/families")) lately = found;
+  return found;
 }
 
 /** @param {string} path @returns {Promise<ArrayBuffer>} */

@@ -134,7 +134,7 @@ async function show() {
   /** @type {Place} */
   const place = {
     main: h("div.place"), workflow: 0, job: 0, name: "", params: new URLSearchParams(search || ""), go, link, inWorkflow, again: show,
-    replace: (to) => { if (!REPORT) history.replaceState(null, "", href(to)); },
+    replace: (to) => { if (!REPORT && mine === turn) history.replaceState(null, "", href(to)); },
     pulse: (tell) => { listeners.add(tell); },
     leave: (end) => { if (mine === turn) ends.push(end); else end(); },
     get focusFilter() { return focusFilter; },
@@ -201,6 +201,9 @@ async function signOut() {
 
 async function begin() {
   dress();
+  // Browsers ask for it again at each address, and it is relative to the first one.
+  const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
+  if (icon) icon.href = icon.href;
   const header = h("header", h("a.skip", { href: "#main", onclick: (/** @type {Event} */ e) => { e.preventDefault(); main.focus(); } }, "Skip to content"),
     REPORT ? h("span.brand", "Torc") : h("span.brand", link("", "Torc")), crumb,
     h("span.push.row", REPORT ? null : [h("button.small", { onclick: () => palette(to) }, "Go to… ", h("kbd.words", "Ctrl K")), pauseButton, themeButton,

@@ -13,7 +13,7 @@ const SHOWN = 200;
 export function events(place) {
   const id = place.workflow;
   const list = h("tbody");
-  const input = /** @type {HTMLInputElement} */ (h("input.filter", { type: "search", placeholder: "kind, job, text or regular expression", "aria-label": "Filter events", oninput: draw }));
+  const input = /** @type {HTMLInputElement} */ (h("input.filter", { type: "search", placeholder: "kind, job, text or regular expression", "aria-label": "Filter events", value: place.params.get("q") || "", oninput: () => { place.replace(`w/${id}/events?q=${encodeURIComponent(input.value)}`); draw(); } }));
   /** @type {any[]} */ let rows = [];
   let after = 0;
   const looked = Number(localStorage.getItem("torc-looked:" + id) || 0);

@@ -38,8 +38,8 @@ export function dur(seconds) {
   if (whole < 60) return `${whole} s`;
   const [d, hh, m, sec] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60, whole % 60];
   if (d) return `${d} d ${hh} h`;
-  if (hh) return `${hh} h ${String(m).padStart(2, "0")} min`;
-  return `${m} min ${String(sec).padStart(2, "0")} s`;
+  const then = (/** @type {number} */ n, /** @type {string} */ unit) => (n ? ` ${String(n).padStart(2, "0")} ${unit}` : "");
+  return hh ? `${hh} h${then(m, "min")}` : `${m} min${then(sec, "s")}`;
 }
 
 /** @param {number | null | undefined} n */

@@ -151,7 +151,7 @@ export async function graph(place) {
   }
 
   const tool = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ run) => button(text, run, { "aria-label": label, title: label });
-  put(tools, tool("−", "Zoom out", () => zoom(0.8)), tool("+", "Zoom in", () => zoom(1.25)), tool("Fit", "Show all", fit),
+  put(tools, tool("−", "Zoom out", () => zoom(0.8)), tool("+", "Zoom in", () => zoom(1.25)), tool("Fit", "Show all", fit), tool("Full", "Full window", () => wrap.requestFullscreen()),
     svg ? tool("SVG", "Save as SVG", () => download(`graph_wf${id}.svg`, asSvg(svg), "image/svg+xml")) : null,
     tool("DOT", "Save for Graphviz", () => download(`graph_wf${id}.dot`, dot(view), "text/vnd.graphviz")), tool("Mermaid", "Save for Mermaid", () => download(`graph_wf${id}.mmd`, mermaid(view), "text/plain")));
   put(rest, h("p.legend", h("span", h("span.key.k-failed"), "failed"), marks.blocked.size ? h("span", h("span.key.k-blocked"), "waits behind a failure") : null, marks.path.size ? h("span", h("span.key.k-path"), until ? "on a way between them" : "critical path") : null, h("span.quiet", byFamily && !REPORT ? "A family opens into its jobs." : "")), asTable());
@@ -171,7 +171,8 @@ export async function graph(place) {
         if (other) place.go(`${home}?focus=${focus}&to=${other.id}`);
         else toast(`No job is called ${wanted.value}`, true);
       } }));
-      return h("span.row", wanted, until ? place.link(`${home}?focus=${focus}`, "around it") : null, place.link(home, "All families"));
+      const hops = until ? null : h("select", { "aria-label": "Steps away", onchange: (/** @type {Event} */ e) => place.go(`${home}?focus=${focus}&hops=${/** @type {HTMLSelectElement} */ (e.target).value}`) }, [1, 2, 3, 4, 6, 10].map((n) => h("option", { value: n, selected: n === Number(which.hops) }, count(n, "step"))));
+      return h("span.row", hops, wanted, until ? place.link(`${home}?focus=${focus}`, "around it") : null, place.link(home, "All families"));
     }
     if (open) return place.link(home, "All families");
     const input = /** @type {HTMLInputElement} */ (h("input", { type: "text", value: pattern, "aria-label": "Pattern with one capture", hidden: group !== "pattern", spellcheck: "false", onchange: () => place.go(`${home}?group=pattern&pattern=${encodeURIComponent(input.value)}`) }));

@@ -1,9 +1,9 @@
 // All jobs by family: one filter, one table, and actions on what is selected or on all that match.
 // @ts-check
 import { act, actionTitle, problem } from "./act.js";
-import { canAct, get, REPORT } from "./api.js";
+import { canAct, get, lately, REPORT } from "./api.js";
 import { button, download, h, put } from "./dom.js";
-import { badge, bar, bytes, clock, count, dur, num, quote, word } from "./format.js";
+import { BAD, badge, bar, byStatus, bytes, clock, count, dur, num, quote, word } from "./format.js";
 import { Table } from "./table.js";
 
 /** @typedef {import("./app.js").Place} Place */
@@ -15,20 +15,23 @@ const ACTIONS = ["recover", "retry", "cancel", "hold", "release", "priority", "m
 export async function jobs(place) {
   const id = place.workflow;
   let where = place.params.get("where") || "";
-  /** @type {Set<number>} */ const selected = new Set();
+  /** @type {Set<number>} */ const selected = new Set((place.params.get("selected") || "").split(",").map(Number).filter(Boolean));
   const input = /** @type {HTMLInputElement} */ (h("input.filter", { id: "filter", type: "search", value: where, placeholder: "train status:failed cause:oom time>1h mem>90% name~_7$", "aria-label": "Filter", spellcheck: "false", autocomplete: "off", oninput: typed }));
   const [chips, message, actions, total] = [h("div.chips"), h("div"), h("div.actionbar"), h("span.quiet", { role: "status" })];
+  let noted = selected.size;
   let isFlat = REPORT || place.params.has("flat");
 
   const table = new Table({
     label: "Jobs",
     empty: "No job matches this filter.",
     selected: canAct() ? selected : undefined,
+    order: place.params.get("sort") || "id",
+    onOrder: address,
     onSelect: drawBar,
     open: (job) => place.go(`j/${job.id}`),
     columns: [
       { key: "name", title: "Name", cls: "name", sort: "name", cell: (job) => place.link(`j/${job.id}`, job.name) },
-      { key: "status", title: "Status", cls: "status", sort: "status", cell: (job) => [badge(job.status), job.held ? h("span.quiet", " held") : null] },
+      { key: "status", title: "Status", cls: "status", sort: "status", cell: (job) => [badge(job.status), job.held || job.status_reason ? h("span.quiet", " ", job.held ? "held" : job.status_reason.replaceAll("_", " ")) : null] },
       { key: "family", title: "Family", cls: "fam", cell: (job) => job.family },
       { key: "attempt", title: "Try", cls: "n small", sort: "attempt_id", cell: (job) => num(job.attempt_id) },
       { key: "started", title: "Started", cls: "n started", sort: "started", cell: (job) => clock(job.last && job.last.started_ms) },
@@ -70,13 +73,14 @@ export async function jobs(place) {
   async function filter(/** @type {string} */ text) {
     where = text;
     if (input.value.trim() !== text) input.value = text;
-    address();
     selected.clear();
+    address();
     await reload(true);
   }
 
   function address() {
-    place.replace(`w/${id}/jobs?where=${encodeURIComponent(where)}${isFlat ? "&flat=1" : ""}`);
+    const order = table.reverse ? "-" + table.sort : table.sort;
+    place.replace(`w/${id}/jobs?where=${encodeURIComponent(where)}${isFlat ? "&flat=1" : ""}${order === "id" ? "" : "&sort=" + order}${selected.size ? "&selected=" + [...selected].slice(0, 200) : ""}`);
   }
 
   /** @param {boolean} [top] */
@@ -91,6 +95,7 @@ export async function jobs(place) {
   }
 
   function drawBar() {
+    if (selected.size !== noted) { noted = selected.size; address(); }
     const all = selected.size === 0;
     const chosen = () => (all ? where : `id:${[...selected].join(",")}`);
     put(actions, total,
@@ -127,22 +132,34 @@ export async function jobs(place) {
 
   put(place.main, h("div.row", h("h1.sr", `Jobs of ${place.name}`), input), chips, message, actions, table.el);
   place.focusFilter = () => input.focus();
-  const view = await get(`/workflows/${id}/families`);
-  if (!where && !place.params.has("where") && !REPORT && (view.counts.failed || view.counts.terminated || view.counts.pending_failed)) {
+  // Rows wait for the counts only where these decide which rows are shown and nothing is known of them.
+  const asked = get(`/workflows/${id}/families`);
+  asked.catch(() => {});
+  /** @type {any} */ let view = lately && lately.workflow_id === id ? lately : place.params.has("where") ? null : await asked;
+  if (!where && !place.params.has("where") && !REPORT && BAD.some((status) => view.counts[status])) {
     // What failed is what people come for; the rest is one click away.
     where = "-status:completed";
     input.value = where;
   }
   const chip = (/** @type {string} */ text, /** @type {string} */ label, /** @type {string} */ cls) => h("button.chip", { class: cls, onclick: () => filter(text) }, label);
-  put(chips, chip("", `all ${num(view.total)}`, ""),
-    Object.entries(view.counts).map(([status, n]) => chip(`status:${status}`, `${num(/** @type {number} */ (n))} ${word(status)}`, "tint s-" + status)),
-    view.families.length > 1 ? h("select", { "aria-label": "Family", onchange: (/** @type {Event} */ e) => { const value = /** @type {HTMLSelectElement} */ (e.target).value; if (value) filter(`family:${quote(value)}`); } },
-      h("option", { value: "" }, "Family…"), view.families.map((/** @type {any} */ family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
+  function drawChips() {
+    if (!view || chips.contains(document.activeElement)) return;
+    put(chips, chip("", `all ${num(view.total)}`, ""),
+      Object.entries(view.counts).map(([status, n]) => chip(`status:${status}`, `${num(/** @type {number} */ (n))} ${word(status)}`, "tint s-" + status)),
+      view.families.length > 1 ? h("select", { "aria-label": "Family", onchange: (/** @type {Event} */ e) => { const value = /** @type {HTMLSelectElement} */ (e.target).value; if (value) filter(`family:${quote(value)}`); } },
+        h("option", { value: "" }, "Family…"), view.families.map((/** @type {any} */ family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
+  }
+  drawChips();
   let seen = "";
   place.pulse((frame) => {
     const now = frame.counts.join();
-    if (seen && now !== seen && selected.size === 0 && table.body.scrollTop < 600) reload();
+    if (now === seen) return;
+    if (seen && selected.size === 0 && table.body.scrollTop < 600) reload();
     seen = now;
+    if (view) view.counts = byStatus(frame.counts);
+    drawChips();
   });
   await reload(true);
+  view = await asked;
+  drawChips();
 }

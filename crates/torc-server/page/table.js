@@ -14,14 +14,15 @@ const MOST = 90;
  * @typedef {{name: string, total: number, open: boolean, at: number, head: any}} Group */
 
 export class Table {
-  /** @param {{columns: Column[], groups?: () => Promise<Group[]>, load: (offset: number, limit: number, sort: string, reverse: boolean, group: string) => Promise<{items: any[], total_count: number}>, open: (row: any) => void, label: string, selected?: Set<number>, onSelect?: () => void, empty?: string}} options */
+  /** @param {{columns: Column[], groups?: () => Promise<Group[]>, load: (offset: number, limit: number, sort: string, reverse: boolean, group: string) => Promise<{items: any[], total_count: number}>, open: (row: any) => void, label: string, order?: string, onOrder?: () => void, selected?: Set<number>, onSelect?: () => void, empty?: string}} options */
   constructor(options) {
     this.options = options;
     this.total = 0;
     /** @type {Group[]} */ this.groups = [];
     /** Groups that a person has opened or closed. @type {Map<string, boolean>} */ this.opened = new Map();
-    this.sort = "id";
-    this.reverse = false;
+    const [, reverse, sort] = /** @type {RegExpExecArray} */ (/^(-?)(.*)/.exec(options.order || "id"));
+    this.sort = sort;
+    this.reverse = !!reverse;
     /** By group and first row. @type {Map<string, any[]>} */ this.windows = new Map();
     /** Those that are as of the last reload. @type {Set<string>} */ this.fresh = new Set();
     /** @type {Set<string>} */ this.asked = new Set();
@@ -54,6 +55,7 @@ export class Table {
     this.reverse = this.sort === sort ? !this.reverse : false;
     this.sort = sort;
     this.drawHead();
+    this.options.onOrder?.();
     this.reload(true);
   }
 
@@ -113,6 +115,9 @@ export class Table {
     const [oldest] = this.windows.keys();
     if (this.windows.size > MOST) { this.windows.delete(oldest); this.fresh.delete(oldest); }
     this.asked.delete(key);
+    const of = this.groups.find((one) => one.name === group);
+    // Counts leave out what a newer spec no longer has, and rows come and go.
+    if (of && of.total !== page.total_count) { of.total = page.total_count; this.lay(); }
     this.drawn = "";
     this.draw();
   }

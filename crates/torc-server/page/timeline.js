@@ -25,7 +25,7 @@ export async function timeline(place) {
   let by = place.params.get("rows") || "runner";
   const squeeze = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", onchange: () => { span = null; lay(); } }));
   put(place.main, h("div.row", h("h1", "Timeline"), says, h("span.push.row", null,
-    h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; place.replace(`w/${id}/timeline${by === "runner" ? "" : "?rows=" + by}`); if (raw && (raw.picture || raw.more)) load(); else lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
+    h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; address(); if (raw && (raw.picture || raw.more)) load(); else lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
     h("label.inline", squeeze, "squeeze pauses"),
     tool("−", "Zoom out", () => zoom(1.5)), tool("+", "Zoom in", () => zoom(1 / 1.5)), tool("All", "Show all", () => { span = null; draw(); }),
     tool("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })),
@@ -49,13 +49,21 @@ export async function timeline(place) {
     const seen = span && raw && raw.picture ? `&from_ms=${Math.round(raw.base + span[0])}&until_ms=${Math.round(raw.base + span[1])}` : "";
     const [bytes, view] = await Promise.all([buffer(`/workflows/${id}/timeline${by === "job" ? "" : `?rows=${by}${seen}`}`), get(`/workflows/${id}/families`)]);
     current = -1;
+    const isFirst = !raw;
     raw = decode(bytes);
+    if (isFirst && place.params.has("from")) span = [Number(place.params.get("from")) - raw.base, Number(place.params.get("until")) - raw.base];
     seenBefore = seen;
     families = view.families;
     now = view.is_complete ? 0 : Math.max(0, view.at_ms - raw.base);
     const key = (/** @type {string} */ background, /** @type {string} */ text) => h("span", h("span.key", { style: { background } }), text);
     put(legend, families.slice(0, 12).map((f) => key(color(f.number), f.name)), h("span", h("span.key.hatch"), "failed"), h("span", h("span.key.waitkey"), "waited"), key("var(--area)", "CPUs busy"), key("var(--quiet)", "CPUs there"), key("var(--warn)", "ready jobs"));
     lay();
+  }
+
+  /** What is seen has an address. */
+  function address() {
+    const part = span && span.map((t) => Math.round(raw.base + times.back(t)));
+    place.replace(`w/${id}/timeline?rows=${by}${part ? `&from=${part[0]}&until=${part[1]}` : ""}`);
   }
 
   /** Rows and times anew. */
@@ -227,6 +235,7 @@ export async function timeline(place) {
 
   /** What ran in the selected span, in words. */
   function tellSpan() {
+    address();
     if (!span) { put(chosen); return; }
     const [from, until] = span;
     let n = 0, bad = 0, busy = 0;

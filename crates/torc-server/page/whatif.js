@@ -21,7 +21,7 @@ export async function timeSpent(place, panel) {
     h("p", `Took ${dur(path.elapsed_seconds)}. It could not be faster than ${dur(path.seconds)} with any number of CPUs (${count(path.length, "job")} in a row)${cores ? `, nor than ${dur(Math.max(path.seconds, path.work_cpu_seconds / cores))} with ${count(cores, "CPU")}` : ""}. `,
       path.no_runner_seconds > 1 ? `It waited ${dur(path.no_runner_seconds)} for ${view.queue ? "Slurm" : "its first runner"}. ` : "", `A job that was ready waited ${dur(path.waited_seconds)} for CPUs on average.`),
     there > 0 ? [h("div.bar", { role: "img", "aria-label": "CPU time of the runners" }, shown.map(([, seconds, cls]) => h("span", { class: "fill s-" + cls, style: { "flex-grow": String(seconds / there) } }))),
-      h("p.legend", shown.map(([what, seconds, cls]) => h("span", h("span.key", { class: "fill s-" + cls }), `${Math.round((seconds / there) * 100)}% ${what} (${(seconds / 3600).toFixed(2)} CPU h)`)))] : null,
+      h("p.legend", shown.map(([what, seconds, cls]) => h("span", h("span.key", { class: "fill s-" + cls }), `${Math.round((seconds / there) * 100)}% ${what} (${dur(seconds)} of CPUs)`)))] : null,
     h("h3", "Critical path"), h("ol.path", path.jobs.slice(0, 30).map((/** @type {any} */ one) => h("li", badge(one.status), " ", place.link(`j/${one.job_id}`, one.name), h("span.quiet", ` ${dur(one.seconds)}${one.gap_seconds > 0.05 ? `, began ${dur(one.gap_seconds)} after the one before` : ""}`)))),
     path.length > 30 ? h("p.quiet", `and ${num(path.length - 30)} more`) : null);
 }

@@ -7,6 +7,7 @@
 use crate::blocking::blocking;
 use crate::mail::Mail;
 use crate::notify::{self, NotificationText};
+use crate::outgoing_tls;
 use crate::store::{DueDelivery, Store};
 use axum::http::{Request, Uri};
 use base64::Engine as _;
@@ -17,7 +18,6 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -131,7 +131,11 @@ async fn send(
             message.request(kind, path, authority)?
         }
     };
-    if secure { post(encrypt(tcp, &host).await?, request).await } else { post(tcp, request).await }
+    if secure {
+        post(outgoing_tls::encrypt(tcp, &host).await?, request).await
+    } else {
+        post(tcp, request).await
+    }
 }
 
 /// The address to connect to: the first that is allowed.
@@ -180,23 +184,6 @@ pub fn is_public(ip: IpAddr) -> bool {
             (0x2000..0x4000).contains(&first) && !embeds_v4 && !documents
         }
     }
-}
-
-async fn encrypt(
-    tcp: TcpStream,
-    host: &str,
-) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static, String> {
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name =
-        rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    connector.connect(name, tcp).await.map_err(|e| format!("failed to encrypt: {e}"))
 }
 
 fn request(uri: &Uri, host: &str, delivery: &DueDelivery) -> Result<Request<Full<Bytes>>, String> {

@@ -14,6 +14,7 @@ mod job_files;
 mod mail;
 pub mod metrics;
 mod notify;
+mod outgoing_tls;
 pub mod request_id;
 pub mod secret;
 mod slow_files;

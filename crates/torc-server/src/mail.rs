@@ -1,10 +1,9 @@
 //! Messages to people by mail: one message, one conversation with a relay.
 
-use crate::blocking::blocking;
 use crate::notify::NotificationText;
+use crate::outgoing_tls;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
@@ -101,8 +100,8 @@ impl Mail {
                 plain.expect(220, "").await?;
                 plain.expect(250, "EHLO torc\r\n").await?;
                 plain.expect(220, "STARTTLS\r\n").await?;
-                // What came behind the answer was said by anyone on the way: it must not count as said
-                // under encryption.
+                // What came behind the answer was not encrypted, so an attacker on the way may have
+                // said it: it must not count as said under encryption (command injection).
                 if !plain.stream.buffer().is_empty() {
                     return Err("the relay said more than it was asked before encryption".into());
                 }
@@ -116,13 +115,8 @@ impl Mail {
 
     async fn encrypt(&self, tcp: TcpStream) -> Result<Stream, String> {
         let host = self.relay.rsplit_once(':').map_or(&*self.relay, |(host, _)| host);
-        let name =
-            rustls::pki_types::ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
-                .map_err(|e| e.to_string())?;
-        let config = blocking(tls_config).await.map_err(|e| e.to_string())??;
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(name, tcp).await;
-        Ok(Box::new(stream.map_err(|e| format!("failed to encrypt: {e}"))?))
+        let host = host.trim_matches(['[', ']']);
+        Ok(Box::new(outgoing_tls::encrypt(tcp, host).await?))
     }
 
     fn text(&self, message: &NotificationText, id: i64) -> String {
@@ -167,18 +161,6 @@ type Stream = Box<dyn Duplex>;
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-/// Relays are often a site's own, so that what the machine trusts counts (`SSL_CERT_FILE` names a file),
-/// beside the usual authorities.
-fn tls_config() -> Result<rustls::ClientConfig, String> {
-    let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
 
 /// A conversation by SMTP.
 struct SmtpTalk<S = Stream> {

@@ -23,7 +23,7 @@ use torc_model::api::NotifyKind;
 pub struct NotificationText {
     /// One line, with the workflow's name.
     pub title: String,
-    /// More.
+    /// The text below the title.
     pub text: String,
     /// Where to look.
     pub link: Option<String>,

@@ -179,7 +179,7 @@ impl Server {
         let runners = self.working.runners_in(id);
         let is_sure = self.sabotage == Some(Sabotage::SchedulerAlwaysRight);
         for runner in &runners {
-            let heard = self.runners.get(runner).map(|known| known.heard);
+            let heard = self.runners.get(runner).and_then(|known| known.heard);
             let trace = RunnerTrace {
                 process: Process::Unknown,
                 is_clean: true,

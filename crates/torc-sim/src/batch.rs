@@ -49,6 +49,8 @@ pub struct Batch {
     pub jobs: BTreeMap<i64, Job>,
     /// Rounds of submitters, for their names.
     rounds: u64,
+    /// Submitters that wait for orders, by their calls.
+    pub(crate) submitters: BTreeMap<u64, String>,
 }
 
 impl Batch {
@@ -94,14 +96,14 @@ impl World {
         let name = format!("submitter {submitter} round {}", self.batch.rounds);
         let request = Request::Begin(name.clone());
         let call = self.send(Client::Submitter(submitter), Rc::new(request));
-        self.submitters.insert(call, name);
+        self.batch.submitters.insert(call, name);
         self.plan(self.now + ROUND, Event::Submitter(submitter));
     }
 
     /// The answer to a submitter. One that waited too long for it has given up: what it was given is
     /// sent by another when its lease is over.
     pub(crate) fn on_orders(&mut self, client: Client, call: u64, answer: Answer) {
-        let Some(name) = self.submitters.remove(&call) else { return };
+        let Some(name) = self.batch.submitters.remove(&call) else { return };
         let Answer::Orders(orders) = answer else { return };
         for (allocation, look_first) in orders {
             let known = self.batch.of(allocation).next().filter(|_| look_first);

@@ -4,13 +4,12 @@
 use crate::batch::{Batch, State};
 use crate::ends::STEP;
 use crate::scenario::{Scenario, Sight};
-use crate::server::Server;
+use crate::server::{Server, workflow_id};
 use crate::tables::{AttemptRow, ReservationRow, RunnerRow, Tables, VerdictRow, Write};
-use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{AllocationLife, Change, End, JobIx, Workflow};
+use torc_engine::{AllocationLife, Change, End, JobIx, Scope, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::recovery::{AGENT_RETRIES, ClassificationState, Counts, RetryOutcome};
 use torc_model::status::{
@@ -45,6 +44,8 @@ pub struct Checker {
     steps: BTreeMap<AttemptId, u64>,
     /// Maps that have become final in this commit.
     gathered: BTreeSet<(usize, JobIx)>,
+    /// So many may use each of the limits that people change.
+    bounds: BTreeMap<String, i64>,
 }
 
 /// What really is, and what the server made of it.
@@ -52,13 +53,13 @@ pub struct Checker {
 pub struct Truth<'a> {
     /// Committed rows.
     pub durable: &'a Tables,
-    /// Processes.
+    /// All processes that ran.
     pub witness: &'a Witness,
     /// The server.
     pub server: &'a Server,
     /// The batch system.
     pub batch: &'a Batch,
-    /// Now.
+    /// The time of the simulation, in ms.
     pub now: i64,
 }
 
@@ -86,6 +87,7 @@ impl Checker {
             reset_at: BTreeMap::new(),
             steps: BTreeMap::new(),
             gathered: BTreeSet::new(),
+            bounds: BTreeMap::new(),
         }
     }
 
@@ -95,6 +97,11 @@ impl Checker {
         if self.reset_at.get(&job).is_none_or(|first| attempt.0 >= *first) {
             self.acknowledged.insert(job, attempt);
         }
+    }
+
+    /// So many may use a limit at once.
+    fn bound(&self, name: &str) -> i64 {
+        self.bounds.get(name).copied().unwrap_or_else(|| self.scenario.limit(name))
     }
 
     /// A process is about to start.
@@ -132,7 +139,7 @@ impl Checker {
             |job: JobId| -> &[String] { durable.plan(job).map_or(&[], |plan| &plan.class.uses) };
         for name in uses(job) {
             let used = 1 + witness.live().filter(|p| uses(p.job).contains(name)).count() as i64;
-            let max = self.scenario.limit(name);
+            let max = self.bound(name);
             if used > max {
                 return Err(format!(
                     "limit `{name}`: {used} processes use it, {max} may (job {job})"
@@ -149,8 +156,8 @@ impl Checker {
             Write::Change(flow, change) => (flow, change),
             Write::Allocation(id, row) => return on_allocation(*id, &row.life, truth),
             Write::RunnerNew(_)
-            | Write::ReservationNew(_)
-            | Write::ReservationEnded(_)
+            | Write::Reservation(..)
+            | Write::Limit(_)
             | Write::Verdict(..)
             | Write::Memory(..) => return Ok(()),
         };
@@ -180,7 +187,7 @@ impl Checker {
                 let needs_script = of.is_some_and(|of| {
                     let by_itself =
                         matches!(new.origin, Origin::Lost | Origin::Requeued | Origin::Handler);
-                    of.recovery.is_some() && !of.script_ran && by_itself
+                    of.unrun_script().is_some() && by_itself
                 });
                 if needs_script && new.recovery.is_none() {
                     return Err(format!(
@@ -208,7 +215,7 @@ impl Checker {
             Change::AttemptRefunded(id) => {
                 // The rule that retried it was not used for it.
                 let row = durable.attempt(*id);
-                let used = row.and_then(|row| Some((row.job, row.run, row.rule?)));
+                let used = row.and_then(|row| Some((row.job, row.run, row.rule()?)));
                 if let Some(uses) = used.and_then(|used| self.rules.get_mut(&used)) {
                     *uses = uses.saturating_sub(1);
                 }
@@ -224,6 +231,10 @@ impl Checker {
             | Change::ItemChanged(..)
             | Change::JobAdjusted(..)
             | Change::JobScheduler(..)
+            | Change::AdjustmentNoted(_)
+            | Change::JobWaitsFor(..)
+            | Change::RecoveryActionsGone
+            | Change::Settings(_)
             | Change::Times { .. }
             | Change::ItemGone(..)
             | Change::JobHeld(..)
@@ -258,7 +269,7 @@ impl Checker {
             }
         }
         if origin == Origin::Handler {
-            let Some(rule) = of.and_then(|a| durable.attempt(a)).and_then(|a| a.rule) else {
+            let Some(rule) = of.and_then(|a| durable.attempt(a)).and_then(AttemptRow::rule) else {
                 return Err(format!("job {job} was retried by a rule that is not in its handler"));
             };
             let uses = self.rules.entry((job, run, rule)).or_default();
@@ -369,20 +380,23 @@ impl Checker {
         {
             return Err(format!("map: job {} was claimed, an item that is not there", row.job));
         }
-        let runner = row.runner.and_then(|id| durable.runner(id));
+        let runner = row.runner().and_then(|id| durable.runner(id));
         let kept = runner.and_then(|runner| runner.quarantine.as_ref());
-        if kept.is_some_and(|kept| row.claimed_at.is_some_and(|at| at < kept.until)) {
+        if kept.is_some_and(|kept| row.claim.as_ref().is_some_and(|claim| claim.at < kept.until)) {
             return Err(format!(
                 "quarantine: job {} was given to a runner that is kept from work",
                 row.job
             ));
         }
-        let uses_limit = job.class.uses.iter().any(|name| self.scenario.limits.contains_key(name));
+        if runner.is_some_and(|runner| runner.ordered.is_some()) {
+            return Err(format!("order: job {} was given to a runner that is drained", row.job));
+        }
+        let uses = |limit: &String| job.class.uses.contains(limit);
         let pauses = |r: &&ReservationRow| {
-            let covers = match r.scope {
+            let covers = match &r.scope {
                 Scope::All => true,
-                Scope::Flow(other) => other == flow,
-                Scope::Limit => uses_limit,
+                Scope::Workflow(other) => *other == workflow_id(flow),
+                Scope::Limit(limit) => uses(limit) && durable.limits.contains_key(limit),
             };
             covers && r.is_active && r.until > now
         };
@@ -411,7 +425,7 @@ impl Checker {
 
     fn on_end(&self, row: &AttemptRow, end: &End, truth: Truth<'_>) -> Verdict {
         let Truth { durable, witness, server, now, .. } = truth;
-        let Some(runner) = row.runner else { return Ok(()) };
+        let Some(runner) = row.runner() else { return Ok(()) };
         if witness.lives(row.id) {
             return Err(format!(
                 "residue: attempt {} of job {} was ended by {} while its process runs",
@@ -484,9 +498,14 @@ impl Checker {
                 }
             }
         }
-        if let Some((name, used)) =
-            used.iter().find(|(name, used)| self.scenario.limit(name) < **used)
-        {
+        // Where a person lowered a limit, what has it goes on and nothing more gets it.
+        for name in self.scenario.limits.keys() {
+            let max = durable.limits.get(name).copied().unwrap_or(i64::MAX);
+            let used = used.get(name.as_str()).copied().unwrap_or(0);
+            let bound = self.bounds.entry(name.clone()).or_insert(max);
+            *bound = max.max(used.min(*bound));
+        }
+        if let Some((name, used)) = used.iter().find(|(name, used)| self.bound(name) < **used) {
             return Err(format!("limit `{name}`: {used} attempts have it"));
         }
         for flow in std::mem::take(&mut self.touched) {
@@ -688,7 +707,7 @@ impl Checker {
             .iter()
             .filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
         {
-            let Some(runner) = row.runner else { continue };
+            let Some(runner) = row.runner() else { continue };
             let Some(owner) = server.durable.runner(runner) else { continue };
             let Some(died) = self.ended.get(&(owner.slot, owner.incarnation)) else { continue };
             let heard = self.heard.get(&runner).copied().unwrap_or(0);
@@ -716,7 +735,7 @@ fn outcome_of(at: usize, durable: &Tables) -> Option<RetryOutcome> {
             return None;
         }
         let is_interrupted =
-            next.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
+            next.cause().is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
         if is_interrupted {
             // Another verdict may have been given on the interrupted attempt: it waits instead.
             if durable.verdicts[at + 1..].iter().any(|later| later.failed == next.id) {
@@ -753,10 +772,12 @@ fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> Verdict 
 
 /// Which runners are kept from work is the same in memory and in the rows.
 pub fn same_runners(server: &Server) -> Verdict {
-    for (id, known) in &server.runners {
-        let row = server.working.runner(*id).and_then(|row| row.quarantine.as_ref());
-        if known.conduct.quarantine() != row {
-            return Err(format!("memory and rows differ about the quarantine of runner {id}"));
+    for (id, known) in server.runners.iter() {
+        let Some(row) = server.working.runner(*id).filter(|row| !row.ended) else {
+            return Err(format!("runner {id} has ended and is still known"));
+        };
+        if (known.conduct.quarantine(), known.ordered) != (row.quarantine.as_ref(), row.ordered) {
+            return Err(format!("memory and rows differ about what keeps runner {id} from work"));
         }
     }
     Ok(())
@@ -768,8 +789,8 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
 }
 
 /// What is counted as used of the named limits is what is used.
-pub fn same_limits(server: &Server, scenario: &Scenario) -> Verdict {
-    let (counted, mut fresh) = (&server.limits, scenario.limits.clone());
+pub fn same_limits(server: &Server) -> Verdict {
+    let (counted, mut fresh) = (&server.limits, server.durable.named_limits());
     // Those of maps are added with the workflows, and no person reserves them.
     fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());
     server.flows.iter().for_each(|f| f.count_limits(&mut fresh));

@@ -4,19 +4,17 @@
 
 use crate::sabotage::Sabotage;
 use crate::server::{Broken, Server};
+use crate::tables::AttemptRow;
 use std::collections::BTreeMap;
 use torc_engine::{
-    Burnt, Change, End, FoundItems, Gate, ItemDifference, JobIx, NewItem, Refused, RunnerChange,
-    limit_name, unwritten,
+    Burnt, Change, Clocks, End, FoundItems, Gate, ItemDifference, JobIx, NewItem, Refused,
+    RunnerEvent, unwritten,
 };
 use torc_model::api::{CompletionReport, StepEvents};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId};
 use torc_model::status::{Cause, Outcome};
 use torc_model::steps::{Item, StepEvent};
-
-/// A runner is in contact for this long after its last word.
-const LEASE_MS: i64 = 60_000;
 
 impl Server {
     /// Items that an attempt found become jobs, before the attempt itself ends.
@@ -43,17 +41,13 @@ impl Server {
                 row.items.get(at).map(|item| (item.key.clone(), (*at, item.value.clone())))
             })
             .collect();
-        let mut class = workflow.next_class_of(index).clone();
-        if map.max_parallel.is_some() {
-            class.uses.push(limit_name(workflow.job(index).id()));
-        }
         let ItemDifference { kept, changed, new, gone } = ItemDifference::of(known, found);
         let text = |item: &Item| item.item.as_str().map(str::to_owned);
         let new: Vec<NewItem> =
             new.iter().map(|item| NewItem { name: item.key.clone(), extra: text(item) }).collect();
         let changed = changed.iter().map(|(at, item)| (*at, text(item))).collect();
         let first = JobId(self.take_job_ids(new.len()));
-        let found = FoundItems { first, new, class, kept, changed, gone };
+        let found = FoundItems { first, new, kept, changed, gone };
         self.apply(flow, now, |w, _, at| w.find_items(index, found, at))
     }
 
@@ -154,35 +148,24 @@ impl Server {
         (cause, seconds): (Option<Cause>, f64),
         now: i64,
     ) -> Result<(), Broken> {
-        let Some(known) = self.runners.get_mut(&runner) else { return Ok(()) };
-        if !known.conduct.ended(job, attempt, cause, seconds) {
-            return Ok(());
-        }
-        let (slot, conduct) = (known.slot, known.conduct.clone());
-        let is_there = |other: &&crate::server::Known| {
-            let in_contact = other.heard >= now - LEASE_MS;
-            other.flow == flow
-                && other.slot != slot
-                && in_contact
-                && other.conduct.quarantine().is_none()
-        };
-        let others = self.runners.values().filter(is_there);
-        let elsewhere = others.map(|other| other.conduct.successes()).sum();
-        let wall = now + self.clock_offset;
-        let Some(Burnt { attempts, quarantine }) = conduct.judge(elsewhere, wall) else {
-            return Ok(());
-        };
-        if let Some(known) = self.runners.get_mut(&runner) {
-            known.conduct.keep_away(quarantine.clone());
-        }
+        let clocks = Clocks { now: now + self.clock_offset, uptime: now };
+        let judged = self.runners.judge(runner, (job, attempt), (cause, seconds), clocks);
+        let Some(Burnt { attempts, quarantine }) = judged else { return Ok(()) };
+        let refunded = attempts.len();
+        let mut again = 0;
         for (job, attempt) in attempts {
             let Some(index) = self.flows[flow].find(job) else { continue };
             let row = self.working.attempt(attempt);
-            let retried = row.filter(|row| row.outcome == Some(Outcome::Retried));
-            let rule = retried.and_then(|row| row.rule);
-            self.apply(flow, now, |w, _, at| w.refund(index, attempt, rule, at))?;
+            let retried = row.filter(|row| row.outcome() == Some(Outcome::Retried));
+            let rule = retried.and_then(AttemptRow::rule);
+            let is_queued = self.apply(flow, now, |w, _, at| w.refund(index, attempt, rule, at))?;
+            again += usize::from(is_queued);
         }
-        self.write(flow, Change::Runner(runner, RunnerChange::Quarantine(Some(quarantine))))
+        let event = RunnerEvent::Quarantined(quarantine, refunded, again);
+        for change in self.runners.step(runner, event) {
+            self.write(flow, change)?;
+        }
+        Ok(())
     }
 
     /// Whether a runner gets no work now. When its time is over it is tried again.
@@ -193,16 +176,12 @@ impl Server {
         now: i64,
     ) -> Result<bool, Broken> {
         let wall = now + self.clock_offset;
-        let Some(known) = self.runners.get_mut(&runner) else { return Ok(false) };
-        match known.conduct.gate(wall) {
-            Gate::Open => Ok(false),
-            Gate::Closed { .. } => Ok(self.sabotage != Some(Sabotage::QuarantineIgnored)),
-            Gate::Over => {
-                known.conduct.release();
-                self.write(flow, Change::Runner(runner, RunnerChange::Quarantine(None)))?;
-                Ok(false)
-            }
+        let (gate, changes) = self.runners.gate(runner, wall);
+        for change in changes {
+            self.write(flow, change)?;
         }
+        let is_closed = matches!(gate, Gate::Closed { .. });
+        Ok(is_closed && self.sabotage != Some(Sabotage::QuarantineIgnored))
     }
 }
 

@@ -1,9 +1,11 @@
 //! People: they intervene at bad moments, and in the end they look after what waits for them.
 
-use crate::wire::{Request, Scope, Wish};
+use crate::server::{LICENCE, workflow_id};
+use crate::wire::{Request, Wish};
 use crate::world::{Client, Event, World};
 use std::rc::Rc;
-use torc_engine::{JobIx, Seeds};
+use torc_engine::{JobIx, Scope, Seeds};
+use torc_model::ids::RunnerId;
 use torc_model::status::JobStatus;
 
 /// Between two looks of the person who tends the workflows.
@@ -52,16 +54,34 @@ impl World {
             15 | 16 => Wish::Hold(index, self.rng.chance(500)),
             17 => Wish::Disable(index),
             19 if extras => {
-                let scope = self.rng.pick(&[Scope::All, Scope::Flow(flow), Scope::Limit]);
+                let scope = match self.rng.below(3) {
+                    0 => Scope::All,
+                    1 => Scope::Workflow(workflow_id(flow)),
+                    _ => Scope::Limit(LICENCE.to_owned()),
+                };
                 Wish::Reserve(scope, self.rng.pick(&[1_000, 5_000, 30_000]))
             }
-            20 if extras => Wish::Release(
-                self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize,
-            ),
+            20 if extras => {
+                let any = self.server.durable.reservations.len() as u64 + 1;
+                let id = self.rng.below(any) as i64 + 1;
+                match self.rng.chance(300) {
+                    true => Wish::Renew(id, self.rng.pick(&[1_000, 10_000])),
+                    false => Wish::Release(id),
+                }
+            }
+            21 if extras => match self.rng.below(3) {
+                0 => Wish::Limit(self.rng.chance(700).then(|| self.rng.range(1, 3))),
+                1 => {
+                    let any = self.server.durable.runners.len() as u64 + 1;
+                    let runner = RunnerId(self.rng.below(any) as i64 + 1);
+                    Wish::Order(runner, self.rng.chance(600))
+                }
+                _ => Wish::Initialize,
+            },
             18 => Wish::Adjust(index, self.rng.below(1 << 20), self.rng.range(0, 3)),
             _ => Wish::Initialize,
         };
-        self.stats.wishes += 1;
+        self.record.stats.wishes += 1;
         self.send(Client::Person, Rc::new(Request::Person(flow, wish)));
     }
 
@@ -91,6 +111,14 @@ impl World {
             }
             for wish in wishes {
                 self.send(Client::Person, Rc::new(Request::Person(flow, wish)));
+            }
+        }
+        if self.is_calm {
+            let drained = self.server.runners.iter().filter(|(_, known)| known.ordered.is_some());
+            let drained: Vec<RunnerId> = drained.map(|(id, _)| *id).collect();
+            for runner in drained {
+                let wish = Wish::Order(runner, false);
+                self.send(Client::Person, Rc::new(Request::Person(0, wish)));
             }
         }
         self.want_allocations();

@@ -21,7 +21,7 @@ use torc_model::status::{Cause, EndDetail, JobStatus};
 use torc_model::steps::{Item, StepEvent};
 use torc_runner::decisions::{
     ActionResult, Dispatcher, DispatcherSettings, Effect, Event as Fact, HeldList, Live, Rhythm,
-    StopReason, unstarted_report,
+    StopReason, TimeLimit, unstarted_report,
 };
 use torc_runner::{Prefetch, Shutdown};
 
@@ -52,11 +52,11 @@ pub enum Lane {
     Exchange,
     /// Waits for work.
     Listen,
-    /// Heartbeat.
+    /// Sends heartbeats.
     Beat,
     /// Reports actions.
     Action,
-    /// Leaves.
+    /// Says goodbye.
     Goodbye,
 }
 
@@ -111,6 +111,15 @@ struct Call {
     request: Rc<Request>,
 }
 
+/// Faults of the host of a runner.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostTrouble {
+    /// Its network is cut until then.
+    pub cut_until: i64,
+    /// It stands still until then.
+    pub stalled_until: i64,
+}
+
 /// A runner process, and the network and clock of its host.
 #[derive(Default)]
 pub struct Runner {
@@ -118,10 +127,8 @@ pub struct Runner {
     pub incarnation: u32,
     /// The process exists.
     pub is_alive: bool,
-    /// Its network is cut until then.
-    pub cut_until: i64,
-    /// It stands still until then.
-    pub stalled_until: i64,
+    /// What fails around it.
+    pub trouble: HostTrouble,
     id: Option<RunnerId>,
     dispatcher: Option<Dispatcher>,
     held: Arc<HeldList>,
@@ -157,11 +164,11 @@ impl World {
     pub(crate) fn start_runner(&mut self, slot: usize, inside: Option<Inside>) {
         let old = std::mem::take(&mut self.runners[slot]);
         let incarnation = old.incarnation + 1;
-        let cut_until = old.cut_until;
+        let trouble = HostTrouble { cut_until: old.trouble.cut_until, ..HostTrouble::default() };
         self.runners[slot] = Runner {
             incarnation,
             is_alive: true,
-            cut_until,
+            trouble,
             contact: self.now,
             inside,
             ..Runner::default()
@@ -176,7 +183,7 @@ impl World {
         if !self.runners[slot].is_alive {
             return;
         }
-        self.stats.runner_crashes += 1;
+        self.record.stats.runner_crashes += 1;
         let incarnation = self.runners[slot].incarnation;
         self.note(|_| format!("runner {slot}.{incarnation} dies"));
         let orphans_until = self.now + self.rng.range(0, 2_000);
@@ -237,8 +244,8 @@ impl World {
         if !runner.is_alive || runner.incarnation != incarnation {
             return;
         }
-        if runner.stalled_until > self.now {
-            let at = runner.stalled_until;
+        if runner.trouble.stalled_until > self.now {
+            let at = runner.trouble.stalled_until;
             return self.plan(at, Event::Runner(slot, incarnation, tick));
         }
         match tick {
@@ -435,8 +442,8 @@ impl World {
 
     pub(crate) fn on_failed_call(&mut self, client: Client, id: u64) {
         let Some((slot, lane)) = self.of_call(client, id) else { return };
-        if self.runners[slot].stalled_until > self.now {
-            return self.plan(self.runners[slot].stalled_until, Event::Failed(client, id));
+        if self.runners[slot].trouble.stalled_until > self.now {
+            return self.plan(self.runners[slot].trouble.stalled_until, Event::Failed(client, id));
         }
         self.on_no_answer(slot, lane);
     }
@@ -474,8 +481,8 @@ impl World {
 
     pub(crate) fn on_answer(&mut self, client: Client, id: u64, answer: Answer) {
         let Some((slot, lane)) = self.of_call(client, id) else { return };
-        if self.runners[slot].stalled_until > self.now {
-            let at = self.runners[slot].stalled_until;
+        if self.runners[slot].trouble.stalled_until > self.now {
+            let at = self.runners[slot].trouble.stalled_until;
             return self.plan(at, Event::Answered(client, id, Box::new(answer)));
         }
         self.note(|_| format!("slot {slot} hears #{id}"));
@@ -518,11 +525,13 @@ impl World {
             idle_limit: None,
             ignore_completion: false,
             strict_scheduler_match: false,
-            end: None,
-            end_margin: Duration::ZERO,
+            time_limit: TimeLimit {
+                end: None,
+                margin: Duration::ZERO,
+                reason: StopReason::Stopped,
+            },
             wait_for_server: WAIT_FOR_SERVER,
             doubt: is_slurm.then_some(DOUBT),
-            reason_at_end: StopReason::Stopped,
             wall_clock: || 0,
         };
         let now = self.instant();

@@ -20,6 +20,8 @@ pub enum Sabotage {
     AnswersBeforeCommit,
     /// Named limits are not counted at boot.
     LimitsForgottenAtBoot,
+    /// What a person makes of a named limit is not written.
+    LimitsNotWritten,
     /// Dependencies are not loaded.
     DependenciesForgotten,
     /// The budget for losses is not enforced.
@@ -86,6 +88,10 @@ pub enum Sabotage {
     QuarantineForgottenAtBoot,
     /// Runners that are kept from work get it all the same.
     QuarantineIgnored,
+    /// Runners that a person drained get work all the same.
+    OrdersToRunnersIgnored,
+    /// What a person asks of a runner is not written.
+    OrdersToRunnersNotWritten,
     /// Attempts that a bad machine burnt are given back, and that is not written.
     RefundsNotWritten,
     /// What a retry taught is not written.

@@ -101,7 +101,7 @@ pub struct Faults {
 /// Everything that a seed decides beforehand.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Workflows.
+    /// The workflows that are played.
     pub flows: Vec<Flow>,
     /// Places for runners.
     pub slots: Vec<Slot>,

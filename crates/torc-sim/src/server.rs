@@ -6,57 +6,31 @@
 
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
-use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
-use crate::wire::{Answer, Inside, Request, Scope, Wish};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::tables::{RunnerRow, Tables, Write};
+use crate::wire::{Answer, Inside, Request, Wish};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use torc_engine::{
-    Change, Claim, Conduct, End, JobIx, Limits, Lost, MapJob, Refused, RunnerChange, Workflow,
+    Change, Claim, Clocks, End, KnownEnd, KnownRunner, Limits, Lost, MapJob, Refused, Reservation,
+    ReservationChange, Reservations, RunnerChange, RunnerEvent, Runners, Scope, Workflow,
+    remove_limit, set_limit,
 };
 use torc_model::api::{
-    ActionPacket, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport,
-    ErrorCode, Evidence, Heartbeat, HeartbeatAnswer, ReportResult, ReportVerdict,
+    ActionPacket, AttemptPacket, Capacity, ClaimRequest, ClaimResponse, CompletionReport,
+    ErrorCode, Evidence, Heartbeat, ReportResult, ReportVerdict,
 };
 use torc_model::attempt::{Ending, Usage};
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::ActionKind;
-use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
+use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus, RunnerOrder};
 use torc_model::steps::Tolerate;
 
-/// A claimed attempt that its runner does not list after this long never reached it.
-const FORGOTTEN_MS: i64 = 30_000;
-
 /// The named limit that people reserve.
-const LICENCE: &str = "licence";
+pub const LICENCE: &str = "licence";
 
-/// A runner, as the server remembers it.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// Its workflow.
-    pub flow: usize,
-    /// Its place.
-    pub slot: usize,
-    /// Its process.
-    pub incarnation: u32,
-    /// Last word from it, by the clock that never jumps.
-    pub heard: i64,
-    /// Last word from it, by the wall clock.
-    pub heard_wall: i64,
-    told: BTreeSet<AttemptId>,
-    /// Actions that it was given: by which claim, and when.
-    given: Vec<(String, ActionId, i64)>,
-    /// An earlier process may have given it actions that it never heard of.
-    is_unsure: bool,
-    /// What its attempts tell about its machine.
-    pub conduct: Conduct,
-}
-
-/// An active reservation, as the server remembers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Reserved {
-    id: usize,
-    scope: Scope,
-    until: i64,
+/// The id of a workflow.
+pub fn workflow_id(flow: usize) -> WorkflowId {
+    WorkflowId(flow as i64 + 1)
 }
 
 /// A row was written that the schema forbids.
@@ -85,13 +59,12 @@ pub struct Server {
     /// Named limits.
     pub limits: Limits,
     /// Runners that have not ended.
-    pub runners: BTreeMap<RunnerId, Known>,
-    /// Runners that were ended by this process. Should that be rolled back, they were last heard
-    /// when they were.
-    departed: BTreeMap<RunnerId, Known>,
+    pub runners: Runners,
+    /// Last word from each, by the wall clock.
+    heard_wall: BTreeMap<RunnerId, i64>,
     next_attempt: i64,
     next_job: i64,
-    reserved: Vec<Reserved>,
+    reservations: Reservations,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(crate) judged: BTreeMap<JobId, usize>,
 }
@@ -111,15 +84,15 @@ impl Server {
             pending: Vec::new(),
             flows: Vec::new(),
             limits: Limits::default(),
-            runners: BTreeMap::new(),
-            departed: BTreeMap::new(),
+            runners: Runners::default(),
+            heard_wall: BTreeMap::new(),
             next_attempt: 1,
             next_job: 1,
-            reserved: Vec::new(),
+            reservations: Reservations::default(),
             judged: BTreeMap::new(),
             scenario,
         };
-        server.load();
+        server.load(0);
         server
     }
 
@@ -135,9 +108,10 @@ impl Server {
         self.epoch += 1;
         self.booted = now;
         self.working = self.durable.clone();
-        self.runners.clear();
-        self.departed.clear();
-        self.load();
+        self.runners = Runners::default();
+        self.heard_wall.clear();
+        self.reservations = Reservations::default();
+        self.load(now);
         self.load_runners(now);
     }
 
@@ -151,33 +125,31 @@ impl Server {
     }
 
     fn load_runners(&mut self, now: i64) {
-        let old = std::mem::take(&mut self.runners);
         let forgets = self.sabotage == Some(Sabotage::QuarantineForgottenAtBoot);
+        let mut rows = Runners::default();
         for (i, row) in self.working.runners.iter().enumerate().filter(|(_, r)| !r.ended) {
-            let id = RunnerId(i as i64 + 1);
-            let known = Known {
-                flow: row.flow,
-                slot: row.slot,
-                incarnation: row.incarnation,
-                heard: now,
-                heard_wall: now + self.clock_offset,
-                told: BTreeSet::new(),
-                given: Vec::new(),
-                is_unsure: true,
-                conduct: Conduct::default(),
-            };
-            let known = old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known);
-            // What was rolled back is not known any more.
-            let conduct = Conduct::restored(row.quarantine.clone().filter(|_| !forgets));
-            self.runners.insert(id, Known { conduct, ..known });
+            let kept = row.quarantine.clone().filter(|_| !forgets);
+            let known = KnownRunner { heard: Some(now), ..known_runner(row) };
+            rows.insert(RunnerId(i as i64 + 1), known.restored(kept, row.ordered));
         }
+        self.runners = std::mem::take(&mut self.runners).reread(rows);
+    }
+
+    /// A runner was last heard at this time by the wall clock.
+    pub fn heard_wall(&self, runner: RunnerId) -> i64 {
+        self.heard_wall.get(&runner).copied().unwrap_or(self.booted + self.clock_offset)
+    }
+
+    /// What the batch of writes so far is on disk.
+    pub fn committed(&mut self) {
+        self.runners.committed();
     }
 
     /// The engine, as the working rows say.
-    fn load(&mut self) {
+    fn load(&mut self, now: i64) {
         self.flows =
             (0..self.scenario.flows.len()).map(|f| self.restored(&self.working, f)).collect();
-        self.limits = self.scenario.limits.clone();
+        self.limits = self.working.named_limits();
         if self.sabotage != Some(Sabotage::LimitsForgottenAtBoot) {
             for flow in &self.flows {
                 flow.count_limits(&mut self.limits);
@@ -186,74 +158,101 @@ impl Server {
         self.next_attempt = self.working.next_attempt();
         self.next_job = self.working.next_job();
         self.load_verdicts();
-        let active = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
-        self.reserved =
-            active.map(|(id, row)| Reserved { id, scope: row.scope, until: row.until }).collect();
+        let clocks = self.clocks(now);
+        let rows = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
+        let active = rows.map(|(at, row)| {
+            let reservation = Reservation {
+                id: at as i64 + 1,
+                reserved_by: String::new(),
+                token_hash: row.token_hash.clone(),
+                until: clocks.uptime + (row.expires - clocks.now).max(0),
+                expires: row.expires,
+            };
+            (row.scope.clone(), reservation)
+        });
+        let next = self.working.reservations.len() as i64 + 1;
+        let fresh = Reservations::new(active, next);
+        self.reservations = fresh.with_times_of(&self.reservations);
         self.pause_limits();
     }
 
+    /// The time of a request. For reservations that never end it stands still.
+    fn clocks(&self, now: i64) -> Clocks {
+        let stands = self.sabotage == Some(Sabotage::ReservationsForEver);
+        Clocks { now: now + self.clock_offset, uptime: if stands { 0 } else { now } }
+    }
+
     fn pause_limits(&mut self) {
-        let paused = self.is_limit_reserved();
-        if let Some(limit) = self.limits.get_mut(LICENCE) {
-            limit.paused = paused;
+        if self.sabotage != Some(Sabotage::ReservationsIgnored) {
+            self.reservations.pause_limits(&mut self.limits);
         }
     }
 
     /// A user reserved the named limit.
     pub fn is_limit_reserved(&self) -> bool {
-        self.reserved.iter().any(|r| r.scope == Scope::Limit)
+        self.reservations.pauses_limit(LICENCE)
             && self.sabotage != Some(Sabotage::ReservationsIgnored)
     }
 
     /// Claims of this workflow are paused.
     fn is_paused(&self, flow: usize, now: i64) -> bool {
-        let for_ever = self.sabotage == Some(Sabotage::ReservationsForEver);
-        let pauses = |r: &Reserved| matches!(r.scope, Scope::All) || r.scope == Scope::Flow(flow);
-        let is_paused = self.reserved.iter().any(|r| pauses(r) && (r.until > now || for_ever));
-        is_paused && self.sabotage != Some(Sabotage::ReservationsIgnored)
+        let uptime = self.clocks(now).uptime;
+        self.reservations.pausing(workflow_id(flow), uptime).is_some()
+            && self.sabotage != Some(Sabotage::ReservationsIgnored)
     }
 
-    fn reserve(&mut self, scope: Scope, ttl: i64, now: i64) -> Result<Answer, Broken> {
-        if let Some(old) = self.reserved.iter().find(|r| r.scope == scope).copied() {
-            if old.until > now || self.sabotage == Some(Sabotage::ReservationsForEver) {
-                return Ok(Answer::Refused(ErrorCode::Reserved));
-            }
-            self.end_reservation(old.id)?;
-        }
-        let (id, until) = (self.working.reservations.len(), now + ttl);
-        self.put(Write::ReservationNew(ReservationRow {
-            scope,
-            until,
-            is_active: true,
-            epoch: self.epoch,
-        }))?;
-        self.reserved.push(Reserved { id, scope, until });
+    /// Changes reservations in memory and in their rows.
+    fn change_reservations(
+        &mut self,
+        now: i64,
+        change: impl FnOnce(&mut Reservations, Clocks) -> Result<Vec<ReservationChange>, Refused>,
+    ) -> Result<Answer, Broken> {
+        let clocks = self.clocks(now);
+        let changes = match change(&mut self.reservations, clocks) {
+            Ok(changes) => changes,
+            Err(refused) => return Ok(Answer::Refused(refused.code)),
+        };
         self.pause_limits();
+        let (real, epoch) = (Clocks { uptime: now, ..clocks }, self.epoch);
+        for change in changes {
+            self.put(Write::Reservation(change, real, epoch))?;
+        }
         Ok(Answer::Done)
     }
 
-    fn end_reservation(&mut self, id: usize) -> Result<(), Broken> {
-        self.reserved.retain(|r| r.id != id);
+    fn reserve(&mut self, scope: &Scope, ttl: i64, now: i64) -> Result<Answer, Broken> {
+        if matches!(scope, Scope::Limit(name) if !self.limits.contains_key(name)) {
+            return Ok(Answer::Refused(ErrorCode::NotFound));
+        }
+        let scope = scope.clone();
+        self.change_reservations(now, |all, clocks| {
+            all.begin(scope, ("a person", "token".to_owned()), ttl, clocks)
+        })
+    }
+
+    /// Sets or removes the named limit.
+    fn set_limit(&mut self, max: Option<i64>) -> Result<Answer, Broken> {
+        let (limits, flows) = (&mut self.limits, self.flows.iter());
+        let change = match max {
+            Some(max) => Some(set_limit(limits, &self.reservations, flows, LICENCE, max)),
+            None => remove_limit(limits, flows, LICENCE),
+        };
         self.pause_limits();
-        self.put(Write::ReservationEnded(id))
+        match change {
+            Some(change) => self.put(Write::Limit(change)).map(|()| Answer::Done),
+            None => Ok(Answer::Refused(ErrorCode::NotFound)),
+        }
     }
 
     /// Ends the reservations whose time has come; at boot all of them. Tells whether there were
     /// any.
     pub fn expire(&mut self, at_boot: bool, now: i64) -> Result<bool, Broken> {
-        let spared = match at_boot {
-            true => Sabotage::ReservationsOutliveBoot,
-            false => Sabotage::ReservationsForEver,
-        };
-        if self.sabotage == Some(spared) {
+        if at_boot && self.sabotage == Some(Sabotage::ReservationsOutliveBoot) {
             return Ok(false);
         }
-        let due: Vec<usize> =
-            self.reserved.iter().filter(|r| at_boot || r.until <= now).map(|r| r.id).collect();
-        for id in &due {
-            self.end_reservation(*id)?;
-        }
-        Ok(!due.is_empty())
+        let any = !self.reservations.due(self.clocks(now).uptime, at_boot).is_empty();
+        self.change_reservations(now, |all, clocks| Ok(all.expire(clocks, at_boot)))?;
+        Ok(any)
     }
 
     /// A workflow out of these rows.
@@ -300,7 +299,7 @@ impl Server {
         if self.sabotage == Some(Sabotage::MemoryOutlivesRollback) {
             return;
         }
-        self.load();
+        self.load(now);
         self.load_runners(now);
     }
 
@@ -317,6 +316,7 @@ impl Server {
                 matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.ending.cause == Some(Cause::Lost))
             }
             (Write::Memory(..), Some(Sabotage::LessonsNotWritten)) => true,
+            (Write::Limit(_), Some(Sabotage::LimitsNotWritten)) => true,
             (Write::Change(_, change), Some(sabotage)) if is_dropped(change, sabotage) => true,
             (
                 Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }),
@@ -405,7 +405,7 @@ impl Server {
             Request::Claim(request, is_woken) => {
                 let flow = match is_woken {
                     // The runner has said nothing new.
-                    true => self.runners.get(&request.runner_id).map(|known| known.flow),
+                    true => self.runners.get(&request.runner_id).map(flow_of),
                     false => self.hear(request.runner_id, now),
                 };
                 let Some(flow) = flow else { return Ok(Answer::RunnerEnded) };
@@ -440,10 +440,10 @@ impl Server {
     }
 
     fn hear(&mut self, runner: RunnerId, now: i64) -> Option<usize> {
-        let wall = now + self.clock_offset;
-        let known = self.runners.get_mut(&runner)?;
-        (known.heard, known.heard_wall) = (now, wall);
-        Some(known.flow)
+        let known = self.runners.hear(runner, None, now).ok()?;
+        let flow = flow_of(known);
+        self.heard_wall.insert(runner, now + self.clock_offset);
+        Some(flow)
     }
 
     fn register(
@@ -463,23 +463,24 @@ impl Server {
         {
             return Ok(Answer::Refused(ErrorCode::DuplicateAllocation));
         }
-        let row =
-            RunnerRow { flow, slot, incarnation, key, ended: false, inside, quarantine: None };
-        self.put(Write::RunnerNew(row))?;
-        let id = RunnerId(self.working.runners.len() as i64);
-        let heard_wall = now + self.clock_offset;
-        let known = Known {
+        let row = RunnerRow {
             flow,
             slot,
             incarnation,
-            heard: now,
-            heard_wall,
-            told: BTreeSet::new(),
-            given: Vec::new(),
-            is_unsure: false,
-            conduct: Conduct::default(),
+            key,
+            ended: false,
+            inside,
+            quarantine: None,
+            ordered: None,
         };
-        self.runners.insert(id, known);
+        let known = KnownRunner { heard: Some(now), ..known_runner(&row) };
+        self.put(Write::RunnerNew(row))?;
+        let id = RunnerId(self.working.runners.len() as i64);
+        self.heard_wall.insert(id, now + self.clock_offset);
+        let (changes, _) = self.runners.come(id, known);
+        for change in changes {
+            self.write(flow, change)?;
+        }
         Ok(Answer::Registered(id))
     }
 
@@ -502,10 +503,13 @@ impl Server {
             completed.push(self.complete(flow, runner, report, now)?);
         }
         let actions = self.claim_actions(flow, runner, &request.key, now)?;
-        let mut attempts = self.repeated(flow, runner, &request.key);
+        let known = self.flows[flow].claimed_with(runner, &request.key);
+        let mut attempts: Vec<AttemptPacket> =
+            known.into_iter().map(|c| self.packet(flow, c.job, c.attempt, c.token)).collect();
         let is_kept = self.is_kept_from_work(flow, runner, now)?;
         let may_claim = request.limit > 0
             && !is_kept
+            && !self.is_ordered_away(runner)
             && !self.flows[flow].canceled
             && !self.is_paused(flow, now);
         if attempts.is_empty() && may_claim {
@@ -527,12 +531,9 @@ impl Server {
                 claimed.into_iter().map(|c| self.packet(flow, c.job, c.attempt, c.token)).collect();
         }
         let orders = self.flows[flow].orders_for(runner);
-        let is_alone = self.runners.values().filter(|known| known.flow == flow).count() == 1;
+        let is_alone = self.runners.is_alone(workflow_id(flow), runner);
         let cancel = match self.runners.get_mut(&runner) {
-            Some(known) => {
-                known.told.retain(|told| orders.contains(told));
-                orders.into_iter().filter(|order| known.told.insert(*order)).collect()
-            }
+            Some(known) => known.untold(orders),
             None => orders,
         };
         Ok(Answer::Claimed(Box::new(ClaimResponse {
@@ -586,26 +587,15 @@ impl Server {
             return Ok(Vec::new());
         }
         let Some(known) = self.runners.get_mut(&runner) else { return Ok(Vec::new()) };
-        let unsure = std::mem::replace(&mut known.is_unsure, false);
-        let is_once = self.sabotage == Some(Sabotage::ActionsGivenOnce);
-        let repeated =
-            |id: ActionId| known.given.iter().any(|(of, given, _)| *of == key && *given == id);
-        let lately = |id: ActionId| {
-            known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS)
-        };
-        let own = self.flows[flow]
-            .actions()
-            .filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
-        let mut ids: Vec<ActionId> = own
-            .map(|a| a.id)
-            .filter(|id| (unsure || repeated(*id) || !lately(*id)) && !is_once)
-            .collect();
-        if self.flows[flow].has_triggered_action(false) {
-            ids.extend(self.apply(flow, now, |w, _, _| w.claim_actions(runner, false))?);
+        let mut given = known.begin_actions(runner, &self.flows[flow], key, now);
+        if self.sabotage == Some(Sabotage::ActionsGivenOnce) {
+            given.ids.clear();
         }
+        self.apply(flow, now, |w, _, _| w.give_actions(runner, &mut given))?;
         if let Some(known) = self.runners.get_mut(&runner) {
-            known.given.extend(ids.iter().map(|id| (key.to_owned(), *id, now)));
+            known.gave_actions(key, &given.ids, now);
         }
+        let ids = given.ids;
         let trigger_of = |id: ActionId| {
             let (flow, index) = self.scenario.place_of_action(id)?;
             Some(self.scenario.flows[flow].actions[index].trigger)
@@ -615,17 +605,6 @@ impl Server {
             Some(ActionPacket { id, trigger: trigger_of(id)?, what })
         };
         Ok(ids.into_iter().filter_map(packet).collect())
-    }
-
-    /// A claim whose answer was lost: the same attempts again.
-    fn repeated(&self, flow: usize, runner: RunnerId, key: &str) -> Vec<AttemptPacket> {
-        let workflow = &self.flows[flow];
-        let of_key = |index: JobIx| {
-            let job = workflow.job(index);
-            let held = job.held().filter(|h| h.key == key)?;
-            Some(self.packet(flow, job.id(), held.attempt, held.token.clone()))
-        };
-        workflow.held_by(runner).filter_map(of_key).collect()
     }
 
     fn complete(
@@ -670,61 +649,81 @@ impl Server {
     /// A report about an attempt that is no longer the runner's: known already, or too late.
     fn late(&self, runner: RunnerId, report: &CompletionReport) -> ReportResult {
         let id = report.attempt.id;
-        let known = self.working.attempt(id).is_some_and(|row| {
-            let mine =
-                row.token.as_deref() == Some(&report.attempt.token) && row.runner == Some(runner);
-            mine && !row.state.is_live() && row.ended_by == Some(EndedBy::Runner)
+        let known = self.working.attempt(id).map(|row| KnownEnd {
+            token: row.claim.as_ref().map(|claim| claim.token.clone()),
+            runner: row.runner(),
+            state: row.state,
+            ended_by: row.end.as_ref().map(|end| end.by),
         });
-        let result = if known { ReportVerdict::Repeated } else { ReportVerdict::Late };
+        let result =
+            known.map_or(ReportVerdict::Late, |known| known.verdict(&report.attempt, runner));
         ReportResult { id, result, outcome: None, job_status: None }
     }
 
     fn heartbeat(&mut self, flow: usize, body: &Heartbeat, now: i64) -> Result<Answer, Broken> {
-        let Heartbeat { runner_id: runner, held, gone, .. } = body;
-        let runner = *runner;
-        let silence_is_proof = self.sabotage == Some(Sabotage::AbsenceIsProof);
-        let present: Vec<AttemptId> = held.iter().map(|held| held.id).collect();
+        let runner = body.runner_id;
         self.steps_told(flow, runner, &body.step_events)?;
+        for change in self.runners.step(runner, RunnerEvent::Beat) {
+            self.write(flow, change)?;
+        }
+        let silence_is_proof = self.sabotage == Some(Sabotage::AbsenceIsProof);
         self.apply(flow, now, |w, limits, at| {
-            for id in gone {
-                w.never_arrived(runner, *id, limits, at);
-            }
             if silence_is_proof {
+                let is_listed = |id: &AttemptId| body.held.iter().any(|held| held.id == *id);
                 let held: Vec<_> = w.held_by(runner).filter_map(|i| w.job(i).live()).collect();
-                for id in held.iter().filter(|id| !present.contains(id)) {
+                for id in held.iter().filter(|id| !is_listed(id)) {
                     w.never_arrived(runner, *id, limits, at);
                 }
             }
-            let mine = |held: &&AttemptRef| w.may_report(held.id, runner, &held.token).is_some();
-            let not_yours = held.iter().filter(|held| !mine(held)).map(|held| held.id).collect();
-            let forgotten = w.claimed_before(runner, at - FORGOTTEN_MS);
-            Answer::Beat(HeartbeatAnswer {
-                cancel: w.orders_for(runner),
-                not_yours,
-                forgotten: forgotten.into_iter().filter(|a| !present.contains(a)).collect(),
-            })
+            Answer::Beat(w.heartbeat(body, limits, at))
         })
     }
 
     /// A runner is gone: its attempts end, its row is closed.
     pub fn end_runner(&mut self, runner: RunnerId, lost: &Lost, now: i64) -> Result<(), Broken> {
-        let Some(known) = self.runners.remove(&runner) else { return Ok(()) };
-        self.departed.insert(runner, known.clone());
-        self.apply(known.flow, now, |w, limits, at| w.runner_lost(runner, lost, limits, at))?;
-        let ended = RunnerChange::Ended(lost.evidence.text.clone());
-        self.write(known.flow, Change::Runner(runner, ended))
+        let Some(flow) = self.runners.get(&runner).map(flow_of) else { return Ok(()) };
+        let ended =
+            self.apply(flow, now, |w, limits, at| w.runner_lost(runner, lost, limits, at))?;
+        let reason = lost.evidence.text.clone();
+        for change in self.runners.step(runner, RunnerEvent::Ended(reason, ended)) {
+            self.write(flow, change)?;
+        }
+        Ok(())
+    }
+
+    /// A person keeps a runner from work.
+    fn is_ordered_away(&self, runner: RunnerId) -> bool {
+        let ordered = self.runners.get(&runner).and_then(|known| known.ordered);
+        ordered.is_some() && self.sabotage != Some(Sabotage::OrdersToRunnersIgnored)
+    }
+
+    /// A person drains a runner, or lets it work again.
+    fn order(&mut self, runner: RunnerId, drain: bool) -> Result<Answer, Broken> {
+        let Some(flow) = self.runners.get(&runner).map(flow_of) else {
+            return Ok(Answer::Refused(ErrorCode::RunnerEnded));
+        };
+        let ordered = drain.then_some(RunnerOrder::Drain);
+        for change in self.runners.step(runner, RunnerEvent::Ordered(ordered)) {
+            self.write(flow, change)?;
+        }
+        Ok(Answer::Done)
     }
 
     fn person(&mut self, flow: usize, wish: &Wish, now: i64) -> Result<Answer, Broken> {
         let done = match wish {
-            Wish::Reserve(scope, ttl) => return self.reserve(*scope, *ttl, now),
-            Wish::Release(id) => {
-                if !self.reserved.iter().any(|r| r.id == *id) {
-                    return Ok(Answer::Refused(ErrorCode::ReservationEnded));
-                }
-                self.end_reservation(*id)?;
-                Ok(())
+            Wish::Reserve(scope, ttl) => return self.reserve(scope, *ttl, now),
+            Wish::Renew(id, ttl) => {
+                return self.change_reservations(now, |all, clocks| {
+                    all.renew(*id, "token", *ttl, clocks).map(|change| vec![change])
+                });
             }
+            Wish::Release(id) => {
+                return self.change_reservations(now, |all, clocks| {
+                    all.release(*id, Some("token"), clocks).map(|change| vec![change])
+                });
+            }
+            Wish::Limit(max) => return self.set_limit(*max),
+            Wish::Order(runner, drain) => return self.order(*runner, *drain),
             Wish::Initialize => {
                 let open = self.flows[flow].counts()[JobStatus::Uninitialized as usize] > 0;
                 if !open && self.flows[flow].run > 0 {
@@ -782,10 +781,25 @@ impl Server {
     }
 }
 
+/// The workflow of a runner.
+pub fn flow_of(known: &KnownRunner) -> usize {
+    known.workflow.0 as usize - 1
+}
+
+/// A runner, as its row says. Each place is a host of its own.
+fn known_runner(row: &RunnerRow) -> KnownRunner {
+    let host = format!("host{}", row.slot);
+    let pid = i64::from(row.incarnation);
+    KnownRunner::new(workflow_id(row.flow), host, pid, Capacity::default())
+}
+
 /// Changes that a defect loses.
 fn is_dropped(change: &Change, sabotage: Sabotage) -> bool {
     match change {
         Change::Runner(_, RunnerChange::Ended(_)) => sabotage == Sabotage::RunnerEndNotWritten,
+        Change::Runner(_, RunnerChange::Ordered(_)) => {
+            sabotage == Sabotage::OrdersToRunnersNotWritten
+        }
         Change::ItemsAdded { .. } => sabotage == Sabotage::ItemsNotWritten,
         Change::MapExpanded(_, true) => sabotage == Sabotage::ExpansionNotWritten,
         Change::AttemptRefunded(_) => sabotage == Sabotage::RefundsNotWritten,

@@ -2,20 +2,21 @@
 //! of the schema.
 
 use crate::scenario::{Flow, Scenario};
-use crate::wire::{Inside, Scope};
+use crate::wire::Inside;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use torc_engine::{
-    AllocationLife, AwaitedRetry, Change, EndedRow, FamilyTime, Held, JobIx, JobRow, LiveRow,
-    MapJob, NewAction, NewItem, NewJob, Quarantine, Rows, RunnerChange, Tries, Workflow,
-    limit_name,
+    AllocationLife, AwaitedRetry, Change, Clocks, EndedRow, FamilyTime, Held, JobIx, JobRow,
+    LimitChange, LimitUse, Limits, LiveRow, MapJob, NewAction, NewItem, NewJob, Quarantine,
+    ReservationChange, Rows, RunnerChange, Scope, Tries, Workflow, limit_name,
 };
 use torc_model::api::RecoveryScript;
-use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, RunnerId};
 use torc_model::recovery::{ClassificationState, Counts, RetryOutcome};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+    ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, RunnerOrder,
+    StatusReason,
 };
 
 /// A row of `attempt`.
@@ -39,42 +40,83 @@ pub struct AttemptRow {
     pub not_before: Option<i64>,
     /// The script that runs before it.
     pub recovery: Option<RecoveryScript>,
-    /// That script has run, its report said.
-    pub script_ran: bool,
-    /// Who took it.
-    pub runner: Option<RunnerId>,
-    /// Fencing token.
-    pub token: Option<String>,
     /// The claim that took it.
-    pub key: Option<String>,
+    pub claim: Option<ClaimColumns>,
     /// Its runner must stop it.
     pub cancel_requested: bool,
-    /// When it was claimed.
-    pub claimed_at: Option<i64>,
     /// When it started.
     pub started_at: Option<i64>,
-    /// How long it took, in ms, if it succeeded.
-    pub took_ms: Option<u32>,
-    /// Why it ended badly.
-    pub cause: Option<Cause>,
-    /// What the rules decided.
-    pub outcome: Option<Outcome>,
-    /// The rule that matched.
-    pub rule: Option<usize>,
-    /// Who or what ended it.
-    pub ended_by: Option<EndedBy>,
-    /// What its process returned.
-    pub return_code: Option<i64>,
+    /// How it ended.
+    pub end: Option<EndColumns>,
     /// A machine burnt it: the rule that retried it was not used for it.
     pub is_refunded: bool,
     /// Events of its steps that are written.
     pub steps: u64,
 }
 
+/// The columns of `attempt` that a claim fills.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClaimColumns {
+    /// Who took it.
+    pub runner: RunnerId,
+    /// Fencing token.
+    pub token: String,
+    /// The request that took it.
+    pub key: String,
+    /// When it was claimed.
+    pub at: i64,
+}
+
+/// The columns of `attempt` that its end fills.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EndColumns {
+    /// Why it ended badly.
+    pub cause: Option<Cause>,
+    /// What its process returned.
+    pub return_code: Option<i64>,
+    /// How long it took, in ms, if it succeeded.
+    pub took_ms: Option<u32>,
+    /// Its recovery script has run, its report said.
+    pub script_ran: bool,
+    /// What the rules decided.
+    pub outcome: Option<Outcome>,
+    /// The rule that matched.
+    pub rule: Option<usize>,
+    /// Who or what ended it.
+    pub by: EndedBy,
+}
+
 impl AttemptRow {
+    /// Who took it.
+    pub fn runner(&self) -> Option<RunnerId> {
+        self.claim.as_ref().map(|claim| claim.runner)
+    }
+
+    /// Why it ended badly.
+    pub fn cause(&self) -> Option<Cause> {
+        self.end.as_ref()?.cause
+    }
+
+    /// What the rules decided.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.end.as_ref()?.outcome
+    }
+
+    /// The rule that matched.
+    pub fn rule(&self) -> Option<usize> {
+        self.end.as_ref()?.rule
+    }
+
+    /// Its recovery script, if it ended without having run it.
+    pub fn unrun_script(&self) -> Option<&RecoveryScript> {
+        let has_run = self.end.as_ref().is_some_and(|end| end.script_ran);
+        self.recovery.as_ref().filter(|_| !has_run)
+    }
+
     /// What makes its failure like others.
     pub fn fingerprint(&self) -> String {
-        format!("{:?} {:?}", self.cause, self.return_code)
+        let code = self.end.as_ref().and_then(|end| end.return_code);
+        format!("{:?} {code:?}", self.cause())
     }
 }
 
@@ -147,9 +189,9 @@ pub struct JobColumns {
 pub struct FlowRow {
     /// The run.
     pub run: i64,
-    /// Canceled.
+    /// A user canceled it.
     pub canceled: bool,
-    /// Complete.
+    /// Every job is final.
     pub complete: bool,
     /// What is assumed of jobs about whose time nothing is known.
     pub typical_ms: Option<u32>,
@@ -199,8 +241,12 @@ impl FlowRow {
 pub struct ReservationRow {
     /// What it pauses.
     pub scope: Scope,
+    /// Who holds it, by the hash of the token.
+    pub token_hash: String,
     /// It ends at this time by itself, by the clock that never jumps.
     pub until: i64,
+    /// The same by the server's wall clock when it was made: this is what the row says.
+    pub expires: i64,
     /// It has not ended.
     pub is_active: bool,
     /// The server process that made it.
@@ -224,6 +270,8 @@ pub struct RunnerRow {
     pub inside: Option<Inside>,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
+    /// What a person asked of it.
+    pub ordered: Option<RunnerOrder>,
 }
 
 /// One write.
@@ -239,22 +287,24 @@ pub enum Write {
     Verdict(usize, Box<VerdictRow>),
     /// What retries of a failure have taught.
     Memory(String, Counts),
-    /// A new reservation; its id is the next one.
-    ReservationNew(ReservationRow),
-    /// A reservation has ended: released or expired.
-    ReservationEnded(usize),
+    /// Something happened to a reservation, at this time of this server process.
+    Reservation(ReservationChange, Clocks, u32),
+    /// The named limit is another.
+    Limit(LimitChange),
 }
 
 /// All rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tables {
-    /// Workflows.
+    /// Rows of `workflow`, each with its jobs.
     pub flows: Vec<FlowRow>,
     /// Attempts, ordered by id.
     pub attempts: Vec<AttemptRow>,
     /// Runners; the id is the index plus one.
     pub runners: Vec<RunnerRow>,
-    /// Reservations; the id is the index.
+    /// Named limits.
+    pub limits: BTreeMap<String, i64>,
+    /// Reservations; the id is the index plus one.
     pub reservations: Vec<ReservationRow>,
     /// Allocations; the id is the index.
     pub allocations: Vec<AllocationRow>,
@@ -297,6 +347,7 @@ impl Tables {
             flows,
             attempts: Vec::new(),
             runners: Vec::new(),
+            limits: scenario.limits.iter().map(|(name, limit)| (name.clone(), limit.max)).collect(),
             reservations: Vec::new(),
             allocations: Vec::new(),
             verdicts: Vec::new(),
@@ -367,6 +418,12 @@ impl Tables {
         }
     }
 
+    /// The named limits, nothing used.
+    pub fn named_limits(&self) -> Limits {
+        let unused = |max: &i64| LimitUse { max: *max, ..LimitUse::default() };
+        self.limits.iter().map(|(name, max)| (name.clone(), unused(max))).collect()
+    }
+
     /// Writes; an error is what the schema would have refused.
     pub fn write(&mut self, scenario: &Scenario, write: &Write) -> Result<(), String> {
         match write {
@@ -382,13 +439,49 @@ impl Tables {
             Write::Memory(fingerprint, counts) => {
                 self.memory.insert(fingerprint.clone(), *counts);
             }
-            Write::ReservationNew(row) => {
-                if self.reservations.iter().any(|r| r.is_active && r.scope == row.scope) {
-                    return Err(format!("two reservations of {:?} are active", row.scope));
-                }
-                self.reservations.push(row.clone());
+            Write::Reservation(change, clocks, epoch) => {
+                self.reservation(change, *clocks, *epoch)?;
             }
-            Write::ReservationEnded(id) => self.reservations[*id].is_active = false,
+            Write::Limit(LimitChange::Set { name, max }) => {
+                self.limits.insert(name.clone(), *max);
+            }
+            Write::Limit(LimitChange::Removed(name)) => {
+                self.limits.remove(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn reservation(
+        &mut self,
+        change: &ReservationChange,
+        clocks: Clocks,
+        epoch: u32,
+    ) -> Result<(), String> {
+        let until = |expires: i64| clocks.uptime + expires - clocks.now;
+        let (ReservationChange::Began { id, .. }
+        | ReservationChange::Renewed { id, .. }
+        | ReservationChange::Ended { id, .. }) = change;
+        let known = usize::try_from(*id - 1).ok().and_then(|at| self.reservations.get_mut(at));
+        match (change, known) {
+            (ReservationChange::Began { scope, token_hash, expires, .. }, None) => {
+                if self.reservations.iter().any(|r| r.is_active && r.scope == *scope) {
+                    return Err(format!("two reservations of {scope:?} are active"));
+                }
+                self.reservations.push(ReservationRow {
+                    scope: scope.clone(),
+                    token_hash: token_hash.clone(),
+                    until: until(*expires),
+                    expires: *expires,
+                    is_active: true,
+                    epoch,
+                });
+            }
+            (ReservationChange::Renewed { expires, .. }, Some(row)) => {
+                (row.until, row.expires) = (until(*expires), *expires);
+            }
+            (ReservationChange::Ended { .. }, Some(row)) => row.is_active = false,
+            (change, _) => return Err(format!("{change:?} does not fit its row")),
         }
         Ok(())
     }
@@ -456,6 +549,10 @@ impl Tables {
             // No simulated job has a scheduler or is taken out, and no end is explained later.
             Change::JobScheduler(..)
             | Change::JobAfterwards(..)
+            | Change::AdjustmentNoted(_)
+            | Change::JobWaitsFor(..)
+            | Change::RecoveryActionsGone
+            | Change::Settings(_)
             | Change::AttemptExplained { .. } => {}
             Change::JobAdjusted(_, by) => {
                 let job = &mut self.flows[flow].jobs[at.at()];
@@ -504,19 +601,10 @@ impl Tables {
                     retry_of: new.retry_of,
                     not_before: new.not_before,
                     recovery: new.recovery.clone(),
-                    script_ran: false,
-                    runner: None,
-                    token: None,
-                    key: None,
+                    claim: None,
                     cancel_requested: false,
-                    claimed_at: None,
                     started_at: None,
-                    took_ms: None,
-                    cause: None,
-                    outcome: None,
-                    rule: None,
-                    ended_by: None,
-                    return_code: None,
+                    end: None,
                     is_refunded: false,
                     steps: 0,
                 });
@@ -527,10 +615,12 @@ impl Tables {
                     return Err(format!("attempt {id} was claimed while {}", row.state));
                 }
                 row.state = AttemptState::Claimed;
-                row.runner = Some(*runner);
-                row.token = Some(token.clone());
-                row.key = Some(key.clone());
-                row.claimed_at = Some(*at);
+                row.claim = Some(ClaimColumns {
+                    runner: *runner,
+                    token: token.clone(),
+                    key: key.clone(),
+                    at: *at,
+                });
             }
             Change::AttemptStarted { id, at, .. } => {
                 let row = self.live_mut(*id)?;
@@ -546,15 +636,17 @@ impl Tables {
                     .state
                     .filter(|s| !s.is_live())
                     .ok_or_else(|| format!("attempt {id} ended as live"))?;
-                row.cause = end.ending.cause;
-                row.return_code = end.ending.return_code;
                 row.started_at = row.started_at.or(end.started_at);
                 let took = end.usage.exec_seconds.filter(|_| end.ending.cause.is_none());
-                row.took_ms = took.map(|seconds| (seconds * 1000.0).round() as u32);
-                row.script_ran = end.script.is_some();
-                row.outcome = end.decision.outcome;
-                row.rule = end.decision.rule;
-                row.ended_by = Some(end.by);
+                row.end = Some(EndColumns {
+                    cause: end.ending.cause,
+                    return_code: end.ending.return_code,
+                    took_ms: took.map(|seconds| (seconds * 1000.0).round() as u32),
+                    script_ran: end.script.is_some(),
+                    outcome: end.decision.outcome,
+                    rule: end.decision.rule,
+                    by: end.by,
+                });
             }
             Change::Action { id, state, by, .. } => {
                 let found = scenario.place_of_action(*id).filter(|(f, _)| *f == flow);
@@ -616,7 +708,8 @@ impl Tables {
         match change {
             RunnerChange::Ended(_) => row.ended = true,
             RunnerChange::Quarantine(quarantine) => row.quarantine.clone_from(quarantine),
-            RunnerChange::Seen | RunnerChange::Ordered(_) => {}
+            RunnerChange::Ordered(ordered) => row.ordered = *ordered,
+            RunnerChange::Seen => {}
         }
     }
 
@@ -670,19 +763,22 @@ impl Tables {
                 !a.state.is_live() && a.run == row.run && status(a) != Some(JobStatus::Completed)
             })
             .map(|a| {
-                let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
-                let rule = a.rule.filter(|_| !a.is_refunded);
-                EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule, script }
+                let script = a.unrun_script().cloned().map(Box::new);
+                let rule = a.rule().filter(|_| !a.is_refunded);
+                EndedRow { id: a.id, job: a.job, outcome: a.outcome(), rule, script }
             });
         let end = |a: &&AttemptRow| {
             let index = row.find(a.job)?;
-            Some((row.plan[index.at()].family, a.took_ms.filter(|_| a.run == row.run)?))
+            Some((
+                row.plan[index.at()].family,
+                a.end.as_ref()?.took_ms.filter(|_| a.run == row.run)?,
+            ))
         };
         Rows {
             typical_ms: row.typical_ms,
             families: row.families.clone(),
             ends: mine.iter().filter_map(end).collect(),
-            id: WorkflowId(flow as i64 + 1),
+            id: crate::server::workflow_id(flow),
             run: row.run,
             canceled: row.canceled,
             settings: plan.settings.clone(),
@@ -714,15 +810,15 @@ fn put_row<T: Clone>(rows: &mut Vec<T>, id: usize, row: &T) -> Result<(), String
 }
 
 fn live_row(a: &AttemptRow) -> LiveRow {
-    let held = match (a.state, a.runner) {
-        (AttemptState::Claimed | AttemptState::Running, Some(runner)) => Some(Held {
+    let held = match (a.state, &a.claim) {
+        (AttemptState::Claimed | AttemptState::Running, Some(claim)) => Some(Held {
             attempt: a.id,
-            runner,
-            token: a.token.clone().unwrap_or_default(),
-            key: a.key.clone().unwrap_or_default(),
+            runner: claim.runner,
+            token: claim.token.clone(),
+            key: claim.key.clone(),
             state: a.state,
             cancel_requested: a.cancel_requested,
-            claimed_at: a.claimed_at.unwrap_or(0),
+            claimed_at: claim.at,
             started_at: a.started_at,
         }),
         _ => None,

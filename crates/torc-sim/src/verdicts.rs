@@ -203,7 +203,7 @@ impl Server {
             retry_of: ended.retry_of,
             run: ended.run,
             state: ended.state,
-            cause: ended.cause,
+            cause: ended.cause(),
         };
         let verdict = self.working.verdicts[row].clone();
         let mut lesson = verdict.awaited.on_end(&end, || ended.fingerprint());

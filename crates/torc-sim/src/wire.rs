@@ -1,21 +1,10 @@
 //! What travels between runners, people and the server.
 
 use std::sync::Arc;
-use torc_engine::{JobIx, Seeds};
+use torc_engine::{JobIx, Scope, Seeds};
 use torc_model::api::{ClaimRequest, ClaimResponse, Heartbeat, HeartbeatAnswer};
 use torc_model::ids::{ActionId, RunnerId};
 use torc_model::slurm;
-
-/// What a reservation pauses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// Everything.
-    All,
-    /// One workflow.
-    Flow(usize),
-    /// The named limit.
-    Limit,
-}
 
 /// What people ask for.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,8 +51,14 @@ pub enum Wish {
     Adjust(JobIx, u64, i64),
     /// Pause claims for so many ms at most.
     Reserve(Scope, i64),
+    /// More time for a reservation.
+    Renew(i64, i64),
     /// End a reservation.
-    Release(usize),
+    Release(i64),
+    /// Drain a runner, or let it work again.
+    Order(RunnerId, bool),
+    /// Another number for the named limit; None: it is removed.
+    Limit(Option<i64>),
 }
 
 /// The allocation that a runner lives in.

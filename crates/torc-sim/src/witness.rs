@@ -10,11 +10,11 @@ pub struct Process {
     pub job: JobId,
     /// The attempt it was started for.
     pub attempt: AttemptId,
-    /// Where.
+    /// The place of the runner that started it.
     pub slot: usize,
     /// By which runner process.
     pub incarnation: u32,
-    /// When.
+    /// When it started.
     pub started: i64,
     /// Until when.
     pub ended: Option<i64>,

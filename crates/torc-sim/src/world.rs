@@ -5,23 +5,20 @@ use crate::check::{Checker, Truth, same, same_limits, same_runners};
 use crate::runner::{Lane, Runner, Tick};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Faults, Scenario, Sight};
-use crate::server::Server;
+use crate::server::{Server, flow_of};
 use crate::tables::{FlowRow, Write};
 use crate::wire::{Answer, Request};
 use crate::witness::Witness;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torc_engine::{Change, Life, Process, RunnerLife};
+use torc_engine::{Change, KnownRunner, LEASE_MS, Life, Process, RunnerLife};
 use torc_model::api::ClaimRequest;
 use torc_model::chance::Rng;
 use torc_model::ids::RunnerId;
 use torc_model::status::{ActionState, JobStatus};
-
-/// A runner is shown as out of contact after this long.
-const LEASE: i64 = 60_000;
 
 /// A batch system that does not always answer has told of an end within this time.
 const BATCH_TELLS: i64 = 20 * 60_000;
@@ -136,7 +133,7 @@ impl Ord for Scheduled {
 /// What a history consisted of.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
-    /// Events.
+    /// Events that happened.
     pub events: u64,
     /// Simulated ms.
     pub time: i64,
@@ -186,7 +183,7 @@ impl std::fmt::Display for Stats {
     }
 }
 
-/// Everything.
+/// A simulated world: server, runners, batch system, network and time.
 pub struct World {
     pub(crate) scenario: Rc<Scenario>,
     pub(crate) sabotage: Option<Sabotage>,
@@ -196,24 +193,55 @@ pub struct World {
     pub(crate) runners: Vec<Runner>,
     pub(crate) witness: Witness,
     pub(crate) batch: Batch,
-    /// Submitters that wait for orders, by their calls.
-    pub(crate) submitters: BTreeMap<u64, String>,
     pub(crate) checker: Checker,
-    pub(crate) stats: Stats,
+    pub(crate) record: HistoryRecord,
     /// Faults have stopped.
     pub(crate) is_calm: bool,
-    violation: Option<String>,
-    trace: Option<Vec<String>>,
-    queue: BinaryHeap<Scheduled>,
-    order: u64,
-    calls: u64,
-    commits: u64,
-    is_commit_planned: bool,
-    replies: Vec<(Client, u64, Answer)>,
-    /// Claims that wait at the server for work.
-    waiting: Vec<Waiting>,
+    schedule: EventSchedule,
+    calls: CallLog,
+    commits: GroupCommit,
     /// The beginning of time, for parts that count in instants.
     epoch: Instant,
+}
+
+/// What is kept of a history.
+pub(crate) struct HistoryRecord {
+    pub stats: Stats,
+    /// The first rule that was broken.
+    violation: Option<String>,
+    /// None unless one is wanted.
+    trace: Option<Vec<String>>,
+}
+
+/// What happens next. Events of the same time happen in the order in which they were planned.
+#[derive(Default)]
+struct EventSchedule {
+    queue: BinaryHeap<Scheduled>,
+    order: u64,
+}
+
+impl EventSchedule {
+    fn push(&mut self, at: i64, event: Event) {
+        self.order += 1;
+        self.queue.push(Scheduled { at, order: self.order, event });
+    }
+}
+
+/// Calls that were sent.
+#[derive(Default)]
+struct CallLog {
+    /// How many: each is named by its number.
+    count: u64,
+    /// Claims that wait at the server for work.
+    waiting: Vec<Waiting>,
+}
+
+/// The server's group commit: answers go out when what they tell is on disk.
+#[derive(Default)]
+struct GroupCommit {
+    count: u64,
+    is_planned: bool,
+    replies: Vec<(Client, u64, Answer)>,
 }
 
 /// A claim that waits at the server.
@@ -236,19 +264,16 @@ impl World {
             runners: scenario.slots.iter().map(|_| Runner::default()).collect(),
             witness: Witness::default(),
             batch: Batch::default(),
-            submitters: BTreeMap::new(),
             checker: Checker::new(scenario.clone()),
-            stats: Stats::default(),
+            record: HistoryRecord {
+                stats: Stats::default(),
+                violation: None,
+                trace: trace.then(Vec::new),
+            },
             is_calm: false,
-            violation: None,
-            trace: trace.then(Vec::new),
-            queue: BinaryHeap::new(),
-            order: 0,
-            calls: 0,
-            commits: 0,
-            is_commit_planned: false,
-            replies: Vec::new(),
-            waiting: Vec::new(),
+            schedule: EventSchedule::default(),
+            calls: CallLog::default(),
+            commits: GroupCommit::default(),
             epoch: Instant::now(),
             rng,
             scenario,
@@ -288,20 +313,20 @@ impl World {
     /// Plays until the end. An error is a violation with its trace.
     pub fn play(mut self) -> (Stats, Result<(), String>, Vec<String>) {
         let end = self.scenario.faults.until + END_WITHIN;
-        while self.violation.is_none() && !self.is_over() {
-            let Some(next) = self.queue.pop() else {
+        while self.record.violation.is_none() && !self.is_over() {
+            let Some(next) = self.schedule.queue.pop() else {
                 self.fail("nothing happens any more".into());
                 break;
             };
             self.now = next.at;
-            self.stats.events += 1;
-            if self.now > end || self.stats.events > MOST_EVENTS {
+            self.record.stats.events += 1;
+            if self.now > end || self.record.stats.events > MOST_EVENTS {
                 self.fail(self.unfinished());
                 break;
             }
             self.happen(next.event);
         }
-        if self.violation.is_none() {
+        if self.record.violation.is_none() {
             let last = self.checker.check_acknowledged(&self.server.durable);
             self.demand(last);
             let triggered = self.checker.check_triggers(&self.server.durable);
@@ -309,9 +334,10 @@ impl World {
             let learned = self.checker.check_memory(&self.server.durable);
             self.demand(learned);
         }
-        self.stats.time = self.now;
-        self.stats.processes = self.witness.processes.len() as u64;
-        (self.stats, self.violation.map_or(Ok(()), Err), self.trace.unwrap_or_default())
+        self.record.stats.time = self.now;
+        self.record.stats.processes = self.witness.processes.len() as u64;
+        let HistoryRecord { stats, violation, trace } = self.record;
+        (stats, violation.map_or(Ok(()), Err), trace.unwrap_or_default())
     }
 
     fn is_over(&self) -> bool {
@@ -350,8 +376,7 @@ impl World {
 
     /// Something happens at this time.
     pub(crate) fn plan(&mut self, at: i64, event: Event) {
-        self.order += 1;
-        self.queue.push(Scheduled { at: at.max(self.now), order: self.order, event });
+        self.schedule.push(at.max(self.now), event);
     }
 
     fn plan_fault(&mut self, mean: i64, event: Event) {
@@ -374,15 +399,15 @@ impl World {
 
     /// Writes a line of the trace, if one is wanted.
     pub(crate) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.trace.is_some() {
+        if self.record.trace.is_some() {
             let text = format!("{:>10.3} {}", self.now as f64 / 1000.0, line(self));
-            self.trace.get_or_insert_default().push(text);
+            self.record.trace.get_or_insert_default().push(text);
         }
     }
 
     pub(crate) fn fail(&mut self, what: String) {
         self.note(|_| format!("VIOLATION {what}"));
-        self.violation.get_or_insert(what);
+        self.record.violation.get_or_insert(what);
     }
 
     pub(crate) fn demand(&mut self, verdict: Result<(), String>) {
@@ -401,11 +426,11 @@ impl World {
 
     /// Sends a request; the number names the call.
     pub(crate) fn send(&mut self, client: Client, request: Rc<Request>) -> u64 {
-        self.calls += 1;
-        let call = self.calls;
+        self.calls.count += 1;
+        let call = self.calls.count;
         self.note(|_| format!("{client:?} #{call} sends {request:?}"));
         if self.is_cut(client) || self.hits(|f| f.drop) {
-            self.stats.messages_hurt += 1;
+            self.record.stats.messages_hurt += 1;
             self.note(|_| format!("#{call} is lost"));
             self.plan(self.now + PATIENCE, Event::Failed(client, call));
             return call;
@@ -413,7 +438,7 @@ impl World {
         let at = self.arrival(client, call);
         self.plan(at, Event::Arrive(client, call, request.clone()));
         if self.hits(|f| f.repeat) {
-            self.stats.messages_hurt += 1;
+            self.record.stats.messages_hurt += 1;
             let again = self.arrival(client, call);
             self.plan(again, Event::Arrive(client, call, request));
         }
@@ -424,7 +449,7 @@ impl World {
     fn arrival(&mut self, client: Client, call: u64) -> i64 {
         let mut delay = self.rng.range(1, 20);
         if self.hits(|f| f.late) {
-            self.stats.messages_hurt += 1;
+            self.record.stats.messages_hurt += 1;
             delay = self.rng.pick(&[500, 3_000, 20_000, 90_000]);
             if delay >= PATIENCE {
                 self.plan(self.now + PATIENCE, Event::Failed(client, call));
@@ -435,14 +460,14 @@ impl World {
 
     fn is_cut(&self, client: Client) -> bool {
         match client {
-            Client::Runner(slot, ..) => self.runners[slot].cut_until > self.now,
+            Client::Runner(slot, ..) => self.runners[slot].trouble.cut_until > self.now,
             Client::Person | Client::Submitter(_) | Client::Looker => false,
         }
     }
 
     fn reply(&mut self, client: Client, call: u64, answer: Answer) {
         if self.is_cut(client) || self.hits(|f| f.drop) {
-            self.stats.messages_hurt += 1;
+            self.record.stats.messages_hurt += 1;
             self.note(|_| format!("the answer to #{call} is lost"));
             self.plan(self.now + PATIENCE, Event::Failed(client, call));
             return;
@@ -465,7 +490,7 @@ impl World {
                 }
             },
             Event::Failed(client, call) => {
-                self.submitters.remove(&call);
+                self.batch.submitters.remove(&call);
                 self.on_failed_call(client, call);
             }
             Event::Submitter(submitter) => self.on_submitter(submitter),
@@ -473,8 +498,9 @@ impl World {
             Event::BatchStart(job) => self.on_batch_start(job),
             Event::Look => self.on_look(),
             Event::WaitOver(call) => {
-                if let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) {
-                    let Waiting { client, answer, .. } = self.waiting.swap_remove(at);
+                if let Some(at) = self.calls.waiting.iter().position(|waiting| waiting.call == call)
+                {
+                    let Waiting { client, answer, .. } = self.calls.waiting.swap_remove(at);
                     self.reply(client, call, answer);
                 }
             }
@@ -515,7 +541,7 @@ impl World {
             Event::Cut => {
                 let length = self.rng.pick(&[2_000, 15_000, 45_000, 120_000, 200_000]);
                 self.note(|_| format!("the network of slot {slot} is cut for {} s", length / 1000));
-                self.runners[slot].cut_until = self.now + length;
+                self.runners[slot].trouble.cut_until = self.now + length;
                 faults.cut
             }
             Event::ClockJump => {
@@ -529,7 +555,7 @@ impl World {
             Event::Stall => {
                 let length = self.rng.range(100, 30_000);
                 self.note(|_| format!("slot {slot} stands still for {length} ms"));
-                self.runners[slot].stalled_until = self.now + length;
+                self.runners[slot].trouble.stalled_until = self.now + length;
                 faults.stall
             }
             Event::Leave => {
@@ -549,7 +575,7 @@ impl World {
         self.note(|_| "faults stop".into());
         self.is_calm = true;
         for runner in &mut self.runners {
-            (runner.cut_until, runner.stalled_until) = (0, 0);
+            (runner.trouble.cut_until, runner.trouble.stalled_until) = (0, 0);
         }
     }
 
@@ -561,13 +587,13 @@ impl World {
             return;
         }
         self.note(|w| format!("the server dies with {} writes pending", w.server.pending.len()));
-        self.stats.server_crashes += 1;
+        self.record.stats.server_crashes += 1;
         self.server.crash();
-        self.is_commit_planned = false;
-        for (client, call, _) in std::mem::take(&mut self.replies) {
+        self.commits.is_planned = false;
+        for (client, call, _) in std::mem::take(&mut self.commits.replies) {
             self.plan(self.now + 5, Event::Failed(client, call));
         }
-        for Waiting { client, call, .. } in std::mem::take(&mut self.waiting) {
+        for Waiting { client, call, .. } in std::mem::take(&mut self.calls.waiting) {
             self.plan(self.now + 5, Event::Failed(client, call));
         }
         let down = self.rng.pick(&[50, 1_000, 5_000, 30_000, 120_000]);
@@ -610,19 +636,19 @@ impl World {
         {
             let request = request.clone();
             let wait = (request.wait_seconds * 1000.0) as i64;
-            self.waiting.push(Waiting { client, call, request, answer });
+            self.calls.waiting.push(Waiting { client, call, request, answer });
             self.plan(self.now + wait, Event::WaitOver(call));
         } else if self.sabotage == Some(Sabotage::AnswersBeforeCommit) {
             self.reply(client, call, answer);
         } else {
-            self.replies.push((client, call, answer));
+            self.commits.replies.push((client, call, answer));
         }
         self.plan_commit();
     }
 
     fn plan_commit(&mut self) {
-        if !self.is_commit_planned {
-            self.is_commit_planned = true;
+        if !self.commits.is_planned {
+            self.commits.is_planned = true;
             let at = self.now + self.rng.range(1, 15);
             self.plan(at, Event::Commit(self.server.epoch));
         }
@@ -632,7 +658,7 @@ impl World {
         if !self.server.is_up || epoch != self.server.epoch {
             return;
         }
-        self.is_commit_planned = false;
+        self.commits.is_planned = false;
         if self.hits(|f| f.crash_at_commit) {
             if self.rng.chance(500) {
                 self.commit();
@@ -641,15 +667,15 @@ impl World {
         }
         if self.hits(|f| f.commit) {
             self.note(|_| "the commit fails".into());
-            self.stats.failed_commits += 1;
+            self.record.stats.failed_commits += 1;
             self.server.forget(self.now);
-            for (client, call, _) in std::mem::take(&mut self.replies) {
+            for (client, call, _) in std::mem::take(&mut self.commits.replies) {
                 self.reply(client, call, Answer::Broken);
             }
             return;
         }
         let ready = self.commit();
-        for (client, call, answer) in std::mem::take(&mut self.replies) {
+        for (client, call, answer) in std::mem::take(&mut self.commits.replies) {
             self.reply(client, call, answer);
         }
         if ready {
@@ -659,7 +685,7 @@ impl World {
 
     /// Something happened that claims wait for: they are looked at again.
     fn wake(&mut self) {
-        for Waiting { client, call, request, .. } in std::mem::take(&mut self.waiting) {
+        for Waiting { client, call, request, .. } in std::mem::take(&mut self.calls.waiting) {
             let at = self.now + self.rng.range(1, 5);
             self.plan(at, Event::Arrive(client, call, Rc::new(Request::Claim(request, true))));
         }
@@ -693,12 +719,13 @@ impl World {
             let verdict = self.checker.on_write(write, truth);
             self.demand(verdict);
         }
+        self.server.committed();
         if !writes.is_empty() {
             let verdict = self.checker.on_commit(&self.server.durable);
             self.demand(verdict);
         }
-        self.commits += 1;
-        if self.commits.is_multiple_of(8) {
+        self.commits.count += 1;
+        if self.commits.count.is_multiple_of(8) {
             self.compare();
         }
         ready
@@ -711,7 +738,7 @@ impl World {
             let verdict = same(&self.server.flows[flow], &restored);
             self.demand(verdict);
         }
-        let verdict = same_limits(&self.server, &self.scenario);
+        let verdict = same_limits(&self.server);
         self.demand(verdict);
         let verdict = same_runners(&self.server);
         self.demand(verdict);
@@ -801,27 +828,33 @@ impl World {
         if self.sabotage == Some(Sabotage::NoSweep) {
             return Vec::new();
         }
-        let judge = |(id, known): (&RunnerId, &crate::server::Known)| {
+        let judge = |(id, known): (&RunnerId, &KnownRunner)| {
+            let (flow, Some(row)) = (flow_of(known), server.working.runner(*id)) else {
+                return (*id, Life::Alive);
+            };
             let by_wall = self.sabotage == Some(Sabotage::WallClockLeases);
-            let died = self.checker.ended.get(&(known.slot, known.incarnation));
+            let died = self.checker.ended.get(&(row.slot, row.incarnation));
             let guard =
                 if self.sabotage == Some(Sabotage::EvidenceActsTooSoon) { 0 } else { GUARD };
             let gone_for = died.map(|at| self.now - at);
-            let sight = self.scenario.slots[known.slot].sight;
+            let sight = self.scenario.slots[row.slot].sight;
             let process = match (sight, gone_for) {
                 (Sight::Local, Some(ms)) if ms >= guard => Process::Gone,
                 (Sight::Local, _) => Process::Alive,
                 (Sight::Remote | Sight::Slurm, _) => Process::Unknown,
             };
-            let disown = self.scenario.flows[known.flow].disown();
+            let disown = self.scenario.flows[flow].disown();
             let life = RunnerLife {
-                host: "host",
-                pid: i64::from(known.incarnation),
-                last_seen: if by_wall { known.heard_wall } else { known.heard },
+                host: &known.host,
+                pid: known.pid,
+                last_seen: match by_wall {
+                    true => server.heard_wall(*id),
+                    false => known.heard.unwrap_or(server.booted),
+                },
                 server_boot: if by_wall { 0 } else { server.booted },
-                lease: LEASE,
+                lease: LEASE_MS,
                 disown: Some(match self.sabotage {
-                    Some(Sabotage::LeaseKills) => LEASE,
+                    Some(Sabotage::LeaseKills) => LEASE_MS,
                     _ => disown,
                 }),
                 process: if at_boot && self.sabotage == Some(Sabotage::BootKills) {

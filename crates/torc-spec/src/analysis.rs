@@ -13,7 +13,7 @@ use torc_model::plan::{Job, Plan};
 /// The size of the largest node that is known, to tell jobs that would never start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LargestNode {
-    /// CPUs.
+    /// CPUs of the node.
     pub num_cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,

@@ -74,7 +74,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// What is wrong, in one sentence.
     pub message: String,
-    /// Where.
+    /// The place in the file; none: the file as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
     /// What was expected; printed beside the marker.

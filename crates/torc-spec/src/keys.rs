@@ -63,7 +63,7 @@ pub enum Shape {
     Map(KeyRule, &'static Shape),
     /// A map with known keys.
     Object(&'static Object),
-    /// Anything.
+    /// Any JSON value.
     Json,
     /// Anything; a text that is a JSON object is read as such.
     Metadata,

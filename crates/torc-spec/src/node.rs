@@ -60,7 +60,7 @@ pub enum Kind {
     Bool(bool),
     /// A number, with its spelling where that differs from how we print it (`007`, `1.10`, `0x1F`).
     Number(Number, Option<Box<str>>),
-    /// Text.
+    /// A string.
     Text(String),
     /// Values in order.
     List(Vec<Node>),

@@ -69,7 +69,7 @@ impl Graph {
         parents
     }
 
-    /// Graphviz.
+    /// The graph in the language of Graphviz.
     pub fn to_dot(&self) -> String {
         let mut out = String::from("digraph workflow {\n  rankdir=LR;\n  node [shape=box];\n");
         for (index, node) in self.nodes.iter().enumerate() {
@@ -86,7 +86,7 @@ impl Graph {
         out
     }
 
-    /// Mermaid.
+    /// The graph in the language of Mermaid.
     pub fn to_mermaid(&self) -> String {
         let mut out = String::from("flowchart LR\n");
         for (index, node) in self.nodes.iter().enumerate() {

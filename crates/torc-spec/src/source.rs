@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum SpecFormat {
     /// YAML 1.2.
     Yaml,
-    /// JSON.
+    /// JSON (RFC 8259).
     Json,
     /// JSON5: JSON with comments, trailing commas and bare keys.
     Json5,

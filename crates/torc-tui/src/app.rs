@@ -338,7 +338,7 @@ impl EventLoop {
         self.is_changed = false;
         let (begun, bytes) = (Instant::now(), screen.bytes());
         let frame = screen.draw(state)?;
-        state.hits = frame.hits;
+        state.frame.hits = frame.hits;
         if let Some(trace) = &mut self.trace {
             let from_key = self.key_at.map(|at| at.elapsed().as_micros());
             trace.line(screen.bytes() - bytes, begun.elapsed(), from_key)?;

@@ -49,12 +49,12 @@ impl State {
         }
         if let Some(place) = &self.job {
             feeds.extend([Feed::Why, Feed::Attempts]);
-            if place.is_running() && place.log.follows && place.part != Part::Why {
+            if place.is_running() && place.log.scroll.follows && place.part != Part::Why {
                 feeds.push(Feed::Log);
             }
             return feeds;
         }
-        match self.view {
+        match self.route.view {
             View::Overview => {
                 feeds.extend([Feed::Resources, Feed::Failures, Feed::Runners, Feed::Allocations])
             }
@@ -74,17 +74,17 @@ impl State {
     /// Something has changed: everything is to be asked for again when it is needed.
     pub(crate) fn mark_stale(&mut self) {
         for feed in Feed::ALL {
-            self.asked.entry(feed).or_default().is_stale = true;
+            self.connection.asked.entry(feed).or_default().is_stale = true;
         }
     }
 
     pub(crate) fn mark_answered(&mut self, feed: Feed) {
-        self.asked.entry(feed).or_default().is_waiting = false;
+        self.connection.asked.entry(feed).or_default().is_waiting = false;
     }
 
     /// When a feed is due: `None` if it is fresh, or has been asked for.
     fn due(&self, feed: Feed) -> Option<i64> {
-        let asked = self.asked.get(&feed).copied().unwrap_or_default();
+        let asked = self.connection.asked.get(&feed).copied().unwrap_or_default();
         match asked {
             Asked { is_waiting: true, .. } => None,
             Asked { at_ms: None, .. } => Some(self.now_ms),
@@ -98,7 +98,7 @@ impl State {
     /// pulse: it is asked for again.
     fn is_mute(&self, feed: Feed) -> bool {
         let has_pulse = self.workflow.is_some();
-        matches!(self.link, Link::Away { .. }) && (has_pulse || feed != Feed::Workflows)
+        matches!(self.connection.link, Link::Away { .. }) && (has_pulse || feed != Feed::Workflows)
     }
 
     /// The questions that are due. No server, no questions: the pulse tells when it is back.
@@ -115,7 +115,7 @@ impl State {
                     is_waiting: !requests.is_empty(),
                     is_stale: false,
                 };
-                self.asked.insert(feed, asked);
+                self.connection.asked.insert(feed, asked);
                 effects.extend(requests.into_iter().map(Effect::Fetch));
             }
         }
@@ -125,10 +125,10 @@ impl State {
     /// When [`crate::Event::Tick`] is wanted: a feed is due, a notice ends, or a time on the screen
     /// moves on.
     pub fn wake_at(&self) -> Option<i64> {
-        let is_away = matches!(self.link, Link::Away { .. });
+        let is_away = matches!(self.connection.link, Link::Away { .. });
         let feeds = self.needed().into_iter().filter(|f| !self.is_mute(*f));
         let feeds = feeds.filter_map(|feed| self.due(feed));
-        let notice = self.notice.as_ref().map(|notice| notice.until_ms);
+        let notice = self.dialogs.notice.as_ref().map(|notice| notice.until_ms);
         // A second, so that ages and times of running jobs are true; what has ended stands still.
         let second = (is_away || self.is_moving()).then_some(self.now_ms / 1000 * 1000 + 1000);
         feeds.chain(notice).chain(second).min()
@@ -139,7 +139,7 @@ impl State {
         let is_running = |view: &torc_model::api::FamiliesView| {
             !view.is_complete && view.started_ms.is_some() && !view.is_canceled
         };
-        match self.view {
+        match self.route.view {
             View::Workflows => self.workflows.families.values().any(is_running),
             _ => self.overview.families.as_ref().is_some_and(is_running),
         }
@@ -189,7 +189,7 @@ impl State {
     /// Windows of the table that are on the screen.
     pub(crate) fn visible_windows(&self) -> Vec<i64> {
         let first = self.jobs.top.max(0);
-        let rows = i64::from(self.size.1).max(1);
+        let rows = i64::from(self.frame.size.1).max(1);
         let last = (first + rows).min(self.jobs.total.unwrap_or(WINDOW).max(1) - 1).max(first);
         (first / WINDOW..=last / WINDOW).collect()
     }

@@ -173,7 +173,7 @@ pub const EVERYWHERE: &[Key] = &[
 
 /// The keys of what is on the screen.
 pub fn keys(state: &State) -> &'static [Key] {
-    match &state.overlay {
+    match &state.dialogs.overlay {
         Some(Overlay::Help { .. }) => HELP,
         Some(Overlay::Palette(_) | Overlay::Columns { .. }) => CHOOSING,
         Some(Overlay::Act(_)) => ACT,
@@ -184,7 +184,7 @@ pub fn keys(state: &State) -> &'static [Key] {
 
 /// The keys of the screen itself, for the help over it.
 pub fn of_screen(state: &State) -> &'static [Key] {
-    match (&state.job, state.view) {
+    match (&state.job, state.route.view) {
         (Some(place), _) => match place.part {
             Part::Both | Part::Why => JOB,
             Part::Log => LOG,

@@ -118,16 +118,11 @@ pub struct Asked {
 #[derive(Clone, Debug)]
 pub struct State {
     pub settings: Settings,
-    pub size: (u16, u16),
     pub now_ms: i64,
-    pub view: View,
-    /// Views that Esc goes back to.
-    pub trail: Vec<View>,
+    pub frame: FramePlaces,
+    pub route: ViewTrail,
     pub workflow: Option<WorkflowId>,
-    pub link: Link,
-    /// The server was last heard then.
-    pub heard_ms: Option<i64>,
-    pub asked: BTreeMap<Feed, Asked>,
+    pub connection: ServerLink,
     pub overview: Overview,
     pub jobs: JobsScreen,
     pub failures: List,
@@ -136,10 +131,49 @@ pub struct State {
     pub events: Events,
     pub workflows: Workflows,
     pub job: Option<JobPlace>,
-    pub overlay: Option<Overlay>,
-    pub notice: Option<Notice>,
+    pub dialogs: Dialogs,
+}
+
+/// The terminal, and what the last frame put where.
+#[derive(Clone, Debug)]
+pub struct FramePlaces {
+    /// Columns and rows.
+    pub size: (u16, u16),
     /// Where the last frame put what can be clicked.
     pub hits: Vec<Hit>,
+}
+
+/// The view on the screen, and the way back.
+#[derive(Clone, Debug)]
+pub struct ViewTrail {
+    pub view: View,
+    /// Views that Esc goes back to.
+    pub trail: Vec<View>,
+}
+
+impl ViewTrail {
+    pub fn go(&mut self, view: View) {
+        if self.view != view {
+            self.trail.push(self.view);
+        }
+        self.view = view;
+    }
+}
+
+/// What is known of the server, and what it has been asked for.
+#[derive(Clone, Debug)]
+pub struct ServerLink {
+    pub link: Link,
+    /// The server was last heard then.
+    pub heard_ms: Option<i64>,
+    pub asked: BTreeMap<Feed, Asked>,
+}
+
+/// What lies over the view.
+#[derive(Clone, Debug, Default)]
+pub struct Dialogs {
+    pub overlay: Option<Overlay>,
+    pub notice: Option<Notice>,
     /// The number of the newest action that was asked for.
     pub turn: u64,
 }
@@ -237,8 +271,7 @@ pub struct JobsScreen {
     pub filter: String,
     /// The filter was the user's, so that none is proposed.
     pub is_chosen: bool,
-    pub sort: &'static str,
-    pub reverse: bool,
+    pub order: TableOrder,
     pub total: Option<i64>,
     pub windows: BTreeMap<i64, Vec<JobView>>,
     /// The rows are those of the filter or order before: they stay on the screen until the first
@@ -251,12 +284,40 @@ pub struct JobsScreen {
     pub generation: u64,
     pub cursor: i64,
     pub top: i64,
-    pub marks: BTreeSet<JobId>,
-    /// Everything that matches is marked.
-    pub all_marked: bool,
+    pub marks: JobMarks,
     pub hidden: BTreeSet<Column>,
     pub peek: Option<Peek>,
     pub problem: Option<String>,
+}
+
+/// The order of the table of jobs, in the server's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableOrder {
+    pub sort: &'static str,
+    pub reverse: bool,
+}
+
+/// Jobs that the next action is about.
+#[derive(Clone, Debug, Default)]
+pub struct JobMarks {
+    pub jobs: BTreeSet<JobId>,
+    /// Everything that matches the filter is marked.
+    pub all: bool,
+}
+
+impl JobMarks {
+    pub fn clear(&mut self) {
+        self.jobs.clear();
+        self.all = false;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.jobs.is_empty()
+    }
+
+    pub fn contains(&self, job: JobId) -> bool {
+        self.all || self.jobs.contains(&job)
+    }
 }
 
 impl Default for JobsScreen {
@@ -264,8 +325,7 @@ impl Default for JobsScreen {
         Self {
             filter: String::new(),
             is_chosen: false,
-            sort: "id",
-            reverse: false,
+            order: TableOrder { sort: "id", reverse: false },
             total: None,
             windows: BTreeMap::new(),
             is_old: false,
@@ -274,8 +334,7 @@ impl Default for JobsScreen {
             generation: 0,
             cursor: 0,
             top: 0,
-            marks: BTreeSet::new(),
-            all_marked: false,
+            marks: JobMarks::default(),
             hidden: BTreeSet::from([Column::Priority]),
             peek: None,
             problem: None,
@@ -292,14 +351,14 @@ impl JobsScreen {
 
     /// The question for one window of the table as it is ordered and filtered now.
     pub fn window(&self, workflow: WorkflowId, window: i64) -> JobsWindow {
-        let before = (window > 0 && self.sort == "id" && !self.reverse && !self.is_old)
+        let before = (window > 0 && self.order.sort == "id" && !self.order.reverse && !self.is_old)
             .then(|| self.row(window * WINDOW - 1))
             .flatten();
         JobsWindow {
             workflow,
             filter: self.filter.clone(),
-            sort: self.sort,
-            reverse: self.reverse,
+            sort: self.order.sort,
+            reverse: self.order.reverse,
             window,
             after: before.map(|job| job.id),
             generation: self.generation,
@@ -439,11 +498,7 @@ pub struct Log {
     pub size: i64,
     /// What is here ends with a line break; else the last line goes on in the next piece.
     pub ends_with_newline: bool,
-    /// The first line on the screen, and columns that it is moved to the left.
-    pub top: usize,
-    pub left: usize,
-    pub follows: bool,
-    pub wrap: bool,
+    pub scroll: LogScroll,
     pub is_waiting: bool,
     /// Something came, even if it was nothing.
     pub is_there: bool,
@@ -452,6 +507,18 @@ pub struct Log {
     pub marked: Option<i64>,
     pub search: Option<Search>,
     pub problem: Option<String>,
+}
+
+/// Which part of an output is on the screen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogScroll {
+    /// The first line on the screen.
+    pub top: usize,
+    /// Columns that lines are moved to the left.
+    pub left: usize,
+    /// The newest line stays on the screen.
+    pub follows: bool,
+    pub wrap: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -52,7 +52,7 @@ pub enum Error {
     Embedded {
         /// Where its state is, if that is what is wrong.
         dir: Option<PathBuf>,
-        /// Why.
+        /// The cause, in one sentence.
         reason: String,
         /// What to do about it.
         hint: Option<String>,

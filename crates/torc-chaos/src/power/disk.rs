@@ -7,7 +7,7 @@
 //! own journal in order.
 
 use super::journal::Op;
-use crate::plan::Rng;
+use crate::plan::PlanRng;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -170,7 +170,7 @@ impl Tape {
 
     /// The disk after a power cut.
     pub fn cut(&self, cut: Cut) -> BTreeMap<PathBuf, Entry> {
-        let mut rng = Rng::new(match cut.fate {
+        let mut rng = PlanRng::new(match cut.fate {
             Fate::Mixed(seed) => seed,
             Fate::Kept | Fate::Dropped => 0,
         });
@@ -182,7 +182,7 @@ impl Tape {
         let mut cut_off: Vec<PathBuf> = Vec::new();
         for i in 0..cut.after.min(self.ops.len()) {
             let (op, is_safe) = (&self.ops[i], self.safe_at[i] < cut.after);
-            let keeps = |rng: &mut Rng| match cut.fate {
+            let keeps = |rng: &mut PlanRng| match cut.fate {
                 _ if is_safe => true,
                 Fate::Kept => true,
                 Fate::Dropped => false,
@@ -270,7 +270,7 @@ fn put(node: &mut Vec<u8>, at: usize, data: &[u8]) {
 }
 
 /// Some of the sectors; where the write ends may be there before what it wrote.
-fn tear(node: &mut Vec<u8>, at: usize, data: &[u8], rng: &mut Rng) {
+fn tear(node: &mut Vec<u8>, at: usize, data: &[u8], rng: &mut PlanRng) {
     let mut from = 0;
     while from < data.len() {
         let to = (from + SECTOR - (at + from) % SECTOR).min(data.len());

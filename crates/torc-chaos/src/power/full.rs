@@ -2,7 +2,7 @@
 //! once, for a few times or until it is started again. Nothing that was acknowledged may be lost,
 //! and everything goes on when there is room again.
 
-use super::process::Program;
+use super::process::RecordedProgram;
 use super::scenario::{self, Told};
 use crate::preload;
 use std::fmt;
@@ -67,7 +67,7 @@ pub fn full_disks(
             let (root, outside) = (world.path().join("world"), world.path().join("outside"));
             fs::create_dir(&root)?;
             fs::create_dir(&outside)?;
-            let mut program = Program::new(torc, &root, &outside)?;
+            let mut program = RecordedProgram::new(torc, &root, &outside)?;
             program.recorder = Some(recorder.clone());
             program.full = Some((who, full.clone()));
             report.runs += 1;
@@ -85,7 +85,11 @@ pub fn full_disks(
     Ok(report)
 }
 
-fn one(program: &mut Program, who: &str, report: &mut FullDisks) -> io::Result<Vec<String>> {
+fn one(
+    program: &mut RecordedProgram,
+    who: &str,
+    report: &mut FullDisks,
+) -> io::Result<Vec<String>> {
     let mut told = Told::default();
     let spec = scenario::spec("full", "true");
     // Without room it may refuse to start at all; with room it may not.
@@ -129,7 +133,7 @@ fn one(program: &mut Program, who: &str, report: &mut FullDisks) -> io::Result<V
 
 /// Notes what a client is told while there is no room, until all has ended or for a while.
 fn watch(
-    program: &mut Program,
+    program: &mut RecordedProgram,
     told: &mut Told,
     workflow: i64,
     report: &mut FullDisks,

@@ -15,11 +15,11 @@ mod scenario;
 
 pub use full::{FullDisks, full_disks};
 
-use crate::plan::Rng;
+use crate::plan::PlanRng;
 use crate::preload;
 use disk::{Cut, Entry, Fate, Tape};
 use journal::{Journal, Op};
-use process::Program;
+use process::RecordedProgram;
 use scenario::{Ended, Told};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ pub struct Options {
 
 /// What was played and what was found.
 #[derive(Clone, Default, Debug)]
-pub struct Report {
+pub struct PowerReport {
     /// Operations on files that were recorded.
     pub operations: usize,
     /// Flushes among them.
@@ -75,7 +75,7 @@ pub struct Report {
     pub took: Duration,
 }
 
-impl Report {
+impl PowerReport {
     fn add(&mut self, other: Self) {
         self.operations += other.operations;
         self.flushes += other.flushes;
@@ -88,7 +88,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for PowerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [kept, dropped, mixed] = self.cuts;
         write!(
@@ -141,7 +141,7 @@ impl Promised {
 
 /// Records runs side by side, and plays power cuts until there were enough. A run stops at its first
 /// violation and leaves its directory.
-pub fn run(options: &Options) -> io::Result<Report> {
+pub fn run(options: &Options) -> io::Result<PowerReport> {
     let begin = Instant::now();
     let worlds = options.worlds.clamp(1, options.cuts.max(1));
     let share = |world: usize| Options {
@@ -154,21 +154,21 @@ pub fn run(options: &Options) -> io::Result<Report> {
         let running: Vec<_> = (0..worlds).map(play).collect();
         let broke = || io::Error::other("a thread broke down");
         let joined = running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(broke())));
-        joined.collect::<io::Result<Vec<Report>>>()
+        joined.collect::<io::Result<Vec<PowerReport>>>()
     })?;
-    let mut total = Report::default();
+    let mut total = PowerReport::default();
     reports.into_iter().for_each(|report| total.add(report));
     total.took = begin.elapsed();
     Ok(total)
 }
 
-fn run_one(options: &Options) -> io::Result<Report> {
+fn run_one(options: &Options) -> io::Result<PowerReport> {
     let begin = Instant::now();
     let dir = tempfile::Builder::new().prefix("torc-power-").tempdir_in(&options.dir)?;
     let (root, outside) = (dir.path().join("world"), dir.path().join("outside"));
     fs::create_dir(&root)?;
     fs::create_dir(&outside)?;
-    let mut program = Program::new(&options.torc, &root, &outside)?;
+    let mut program = RecordedProgram::new(&options.torc, &root, &outside)?;
     program.recorder = Some(preload::build(preload::RECORD, &outside)?);
     let told = scenario::play(&mut program)?;
     program.recorder = None;
@@ -186,7 +186,7 @@ fn run_one(options: &Options) -> io::Result<Report> {
     });
     let tape = Tape::new(ops.collect(), &program.root);
     let mut report =
-        Report { operations: tape.len(), flushes: tape.flushes(), ..Report::default() };
+        PowerReport { operations: tape.len(), flushes: tape.flushes(), ..PowerReport::default() };
     if told.ends.is_empty() || promised.workflows.len() < 3 {
         return Err(io::Error::other("the recorded run came to nothing"));
     }
@@ -207,7 +207,7 @@ fn run_one(options: &Options) -> io::Result<Report> {
 /// The power cuts, spread over the whole run: a third of each fate until every operation had its
 /// cut with all and with none, and then as many different ones as asked for.
 fn cuts(options: &Options, operations: usize) -> Vec<Cut> {
-    let mut rng = Rng::new(options.seed);
+    let mut rng = PlanRng::new(options.seed);
     let of_fate = (options.cuts / 3).min(operations + 1);
     let spread = |i: usize, of: usize| (i * operations).div_ceil(of.max(2) - 1).min(operations);
     let mut cuts = Vec::with_capacity(options.cuts);
@@ -229,12 +229,12 @@ fn cuts(options: &Options, operations: usize) -> Vec<Cut> {
 
 /// Puts a disk into place and lets a new server open it.
 fn play(
-    program: &mut Program,
+    program: &mut RecordedProgram,
     tape: &Tape,
     promised: &Promised,
     cut: Cut,
     runs_on: bool,
-    report: &mut Report,
+    report: &mut PowerReport,
 ) -> io::Result<Vec<String>> {
     let fate = match cut.fate {
         Fate::Kept => 0,
@@ -259,10 +259,10 @@ fn play(
 
 /// All that was acknowledged is there.
 fn compare(
-    program: &Program,
+    program: &RecordedProgram,
     promised: &Promised,
     after: usize,
-    report: &mut Report,
+    report: &mut PowerReport,
 ) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     let talk = program.talk()?;
@@ -288,7 +288,7 @@ fn compare(
 }
 
 /// Every workflow comes to its end, and no job runs again that had completed.
-fn run_on(program: &mut Program) -> io::Result<Vec<String>> {
+fn run_on(program: &mut RecordedProgram) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     let talk = program.talk()?;
     fs::write(program.root.join("go"), "")?;

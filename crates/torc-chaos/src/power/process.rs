@@ -23,7 +23,7 @@ const BOOT: Duration = Duration::from_secs(60);
 const CALL: Duration = Duration::from_secs(20);
 
 /// Processes of the program, and where they work.
-pub struct Program {
+pub struct RecordedProgram {
     torc: PathBuf,
     /// What is recorded.
     pub root: PathBuf,
@@ -37,7 +37,7 @@ pub struct Program {
     runner: Option<Child>,
 }
 
-impl Program {
+impl RecordedProgram {
     /// Nothing runs yet. Both directories are there, and `root` is empty.
     pub fn new(torc: &Path, root: &Path, outside: &Path) -> io::Result<Self> {
         for name in ["journal", "lock"] {
@@ -226,7 +226,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for RecordedProgram {
     fn drop(&mut self) {
         for mut child in self.runner.take().into_iter().chain(self.server.take()) {
             let _ = child.kill();

@@ -1,7 +1,7 @@
 //! The run that is recorded: a server and a runner that work, a server that is killed while jobs
 //! run, results that wait on the runner's disk, a server that ends in order and comes again.
 
-use super::process::{Program, Talk};
+use super::process::{RecordedProgram, Talk};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +33,7 @@ pub struct Told {
 }
 
 /// Plays it. Everything has been killed when it returns.
-pub fn play(program: &mut Program) -> io::Result<Told> {
+pub fn play(program: &mut RecordedProgram) -> io::Result<Told> {
     let mut told = Told::default();
     program.start_server()?;
     let first = create(program, &mut told, &spec("first", "true"))?;
@@ -83,7 +83,7 @@ pub fn spec(name: &str, wait: &str) -> Value {
 }
 
 /// Creates a workflow and notes that it was acknowledged.
-pub fn create(program: &Program, told: &mut Told, spec: &Value) -> io::Result<i64> {
+pub fn create(program: &RecordedProgram, told: &mut Told, spec: &Value) -> io::Result<i64> {
     let body = json!({"spec": spec, "initialize": true, "directory": program.root});
     let created: Value = program.talk()?.post("/workflows", &body)?;
     let id = created["id"].as_i64().ok_or_else(|| io::Error::other("a workflow without id"))?;
@@ -100,7 +100,12 @@ pub struct Look {
 }
 
 /// Looks, and notes which ends it was told of.
-pub fn look(program: &Program, talk: &Talk, told: &mut Told, workflow: i64) -> io::Result<Look> {
+pub fn look(
+    program: &RecordedProgram,
+    talk: &Talk,
+    told: &mut Told,
+    workflow: i64,
+) -> io::Result<Look> {
     let attempts = talk.attempts(workflow)?;
     let length = program.journal_length()?;
     for attempt in attempts.iter().filter(|attempt| !attempt.state.is_live()) {
@@ -115,7 +120,7 @@ pub fn ended(attempt: &AttemptView) -> Ended {
 }
 
 fn until(
-    program: &mut Program,
+    program: &mut RecordedProgram,
     told: &mut Told,
     workflow: i64,
     is_it: impl Fn(&Look) -> bool,

@@ -83,7 +83,7 @@ pub enum ToolError {
     Arguments(String),
     /// The server is bound to one workflow.
     OtherWorkflow {
-        /// Which.
+        /// The workflow that this server is for.
         bound: WorkflowId,
     },
     /// Torc's server refused or could not be reached.

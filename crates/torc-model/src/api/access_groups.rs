@@ -30,7 +30,7 @@ pub struct CreateAccessGroup {
 /// A group of users.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessGroupView {
-    /// Id.
+    /// Id of the group.
     pub id: i64,
     /// What specs and commands call it.
     pub name: String,

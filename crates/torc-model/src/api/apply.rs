@@ -162,7 +162,7 @@ pub struct ApplyRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub spec: Option<Value>,
-    /// How.
+    /// Options of the application.
     #[serde(flatten)]
     pub how: ApplyOptions,
 }
@@ -267,7 +267,7 @@ pub struct PlannedJob {
     pub name: String,
     /// Where it stands.
     pub status: JobStatus,
-    /// Why.
+    /// What happens to it, and why.
     pub change: PlannedChange,
     /// The file, the job or the status that the reason is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -362,7 +362,7 @@ pub struct RevisionView {
     pub revision: i64,
     /// When, ms since 1970.
     pub made_ms: i64,
-    /// Who.
+    /// The user who applied it.
     pub made_by: String,
     /// The run that it began, or that was under way.
     pub run_id: i64,

@@ -53,11 +53,11 @@ pub struct SpawnedJobs {
 /// A job as lists and `get` show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobView {
-    /// Id.
+    /// Id of the job.
     pub id: JobId,
     /// Its workflow.
     pub workflow_id: WorkflowId,
-    /// Name.
+    /// Name of the job, unique in its workflow.
     pub name: String,
     /// Shell text.
     pub command: String,
@@ -69,11 +69,11 @@ pub struct JobView {
     pub priority: i64,
     /// Resource requirement by name.
     pub resource_requirements: Option<String>,
-    /// CPUs.
+    /// CPUs on each node.
     pub num_cpus: i64,
-    /// GPUs.
+    /// GPUs on each node.
     pub num_gpus: i64,
-    /// Nodes.
+    /// Number of nodes.
     pub num_nodes: i64,
     /// Memory in force for the next attempt, adjustments included.
     pub memory: Option<String>,
@@ -121,7 +121,7 @@ pub struct JobView {
 /// An attempt as lists and `get` show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AttemptView {
-    /// Row.
+    /// Id of the row; `attempt_id` is its number within the run.
     pub id: AttemptId,
     /// Its workflow.
     pub workflow_id: WorkflowId,

@@ -38,7 +38,7 @@ words! {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateNotification {
-    /// How.
+    /// The channel.
     pub kind: NotifyKind,
     /// Where: a URL; `mailto:TO[,TO...]?smtp=HOST:PORT&from=FROM`; or a program with its arguments as a
     /// JSON list.
@@ -57,9 +57,9 @@ pub struct CreateNotification {
 /// Who is told of what.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NotificationView {
-    /// Id.
+    /// Id of the notification.
     pub id: i64,
-    /// How.
+    /// The channel.
     pub kind: NotifyKind,
     /// Where, without the part of a URL that is a secret.
     pub target: String,

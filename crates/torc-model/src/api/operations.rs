@@ -94,7 +94,7 @@ pub struct ReservationToken {
 /// A reservation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
-    /// Id.
+    /// Id of the reservation.
     pub id: i64,
     /// `all`, `workflow:ID` or `limit:NAME`.
     pub scope: String,
@@ -178,7 +178,7 @@ pub struct CreateWebhook {
 /// An endpoint for webhooks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookView {
-    /// Id.
+    /// Id of the webhook.
     pub id: i64,
     /// Where to.
     pub url: String,

@@ -36,12 +36,9 @@ pub struct FamiliesView {
     pub total: i64,
     /// In the order of the spec.
     pub families: Vec<FamilyView>,
-    /// CPUs of the jobs that run.
-    pub busy_cpus: i64,
-    /// CPUs of the runners that are there.
-    pub cpus: i64,
-    /// Runners that are there.
-    pub runners: i64,
+    /// What the runners have.
+    #[serde(flatten)]
+    pub cpus: CpuSums,
     /// Runners that have been silent for too long.
     pub lost_contact_runners: i64,
     /// What waits in the batch system's queue, if anything does.
@@ -93,6 +90,19 @@ pub struct PaceView {
     pub running: Vec<i64>,
 }
 
+/// What the runners of a workflow have, and how much of it works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct CpuSums {
+    /// CPUs of the jobs that run.
+    #[serde(rename = "busy_cpus")]
+    pub busy: i64,
+    /// CPUs of the runners that are there.
+    #[serde(rename = "cpus")]
+    pub all: i64,
+    /// Runners that are there.
+    pub runners: i64,
+}
+
 /// One frame of the pulse: what has changed, small whatever the rate of jobs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PulseView {
@@ -109,12 +119,9 @@ pub struct PulseView {
     /// Number of each family with its jobs per status, by the status' integer; trailing zeros are
     /// left out. Families that do not fit into a frame are left out: ask for `/families`.
     pub families: Vec<(i64, Vec<i64>)>,
-    /// CPUs of the jobs that run.
-    pub busy_cpus: i64,
-    /// CPUs of the runners that are there.
-    pub cpus: i64,
-    /// Runners that are there.
-    pub runners: i64,
+    /// What the runners have.
+    #[serde(flatten)]
+    pub cpus: CpuSums,
     /// Attempts that ended in the last minute.
     pub ended_last_minute: i64,
     /// Groups of failures that were not there at the frame before; at most five.
@@ -217,6 +224,23 @@ pub struct Raised {
     pub jobs: i64,
 }
 
+/// How long attempts of a family took that succeeded.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FamilySeconds {
+    /// Median of their time.
+    #[serde(rename = "seconds_median")]
+    pub median: Option<f64>,
+    /// Longest time.
+    #[serde(rename = "seconds_max")]
+    pub max: Option<f64>,
+    /// All their time together.
+    #[serde(rename = "seconds_sum")]
+    pub sum: f64,
+    /// Longest time that was asked for.
+    #[serde(rename = "seconds_asked")]
+    pub asked: Option<i64>,
+}
+
 /// What jobs of a family asked for and used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FamilyResources {
@@ -226,14 +250,9 @@ pub struct FamilyResources {
     pub name: String,
     /// Attempts that succeeded in this run.
     pub attempts: i64,
-    /// Median of their time.
-    pub seconds_median: Option<f64>,
-    /// Longest time.
-    pub seconds_max: Option<f64>,
-    /// All their time together.
-    pub seconds_sum: f64,
-    /// Longest time that was asked for.
-    pub seconds_asked: Option<i64>,
+    /// How long they took.
+    #[serde(flatten)]
+    pub seconds: FamilySeconds,
     /// CPUs that were asked for.
     pub cpus_asked: i64,
     /// CPUs that were used on average.
@@ -291,7 +310,7 @@ words! {
 pub struct GraphNode {
     /// Number of the family or group, or id of the job.
     pub id: i64,
-    /// Name.
+    /// Name of the job.
     pub name: String,
     /// The filter that finds its jobs, unless it is one job.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
@@ -606,7 +625,7 @@ pub struct UiSessionCreated {
 /// A session of the page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UiSessionView {
-    /// Id.
+    /// Id of the session.
     pub id: i64,
     /// What it may do.
     pub scope: PageScope,

@@ -99,7 +99,7 @@ pub struct LogPiece {
 /// A pool runner, for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolRunnerView {
-    /// Id.
+    /// Id of the pool runner.
     pub id: PoolRunnerId,
     /// Whose token it has; absent: that of the server's owner.
     pub user: Option<String>,

@@ -19,7 +19,7 @@ pub struct AttemptRef {
 /// An attempt has started.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StartReport {
-    /// Which.
+    /// The attempt, with its token.
     #[serde(flatten)]
     pub attempt: AttemptRef,
     /// Its process group.
@@ -31,7 +31,7 @@ pub struct StartReport {
 /// An attempt has ended.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CompletionReport {
-    /// Which.
+    /// The attempt, with its token.
     #[serde(flatten)]
     pub attempt: AttemptRef,
     /// Return code: the program's, 128+N for signal N, 152 timeout, 137 out of memory.

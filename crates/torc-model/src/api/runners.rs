@@ -15,13 +15,13 @@ use utoipa::ToSchema;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Capacity {
-    /// CPUs.
+    /// CPUs on each node.
     pub num_cpus: i64,
     /// Memory in bytes.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// GPUs on each node.
     pub num_gpus: i64,
-    /// Nodes.
+    /// Number of nodes.
     pub num_nodes: i64,
     /// Jobs are spread over all of these nodes; CPUs, memory and GPUs are those of one node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -308,7 +308,7 @@ pub struct RecoveryScript {
 /// A runner is alive and holds these attempts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Heartbeat {
-    /// Who.
+    /// The runner.
     pub runner_id: RunnerId,
     /// What it holds.
     pub held: Vec<AttemptRef>,
@@ -326,7 +326,7 @@ pub struct Heartbeat {
 /// Events of one attempt's steps, while it runs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StepEvents {
-    /// Whose.
+    /// The attempt whose steps these are, with its token.
     pub attempt: AttemptRef,
     /// How many there were before these.
     pub from: u64,
@@ -351,7 +351,7 @@ pub struct HeartbeatAnswer {
 /// A runner leaves.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Goodbye {
-    /// Why.
+    /// Why it leaves, in words.
     pub reason: String,
     /// It had to leave: `preempted`, `node_fail` or `walltime` when it knows why its nodes are
     /// taken away, else `stopped`.
@@ -365,7 +365,7 @@ pub const TOLD_TO_STOP: &str = "the runner was told to stop";
 /// An action for a runner to execute.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ActionPacket {
-    /// Which.
+    /// Id of the action.
     pub id: ActionId,
     /// Its trigger.
     pub trigger: Trigger,
@@ -405,11 +405,11 @@ pub struct RunnerScheduler {
 /// A runner as lists show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RunnerView {
-    /// Id.
+    /// Id of the runner.
     pub id: RunnerId,
     /// Its workflow.
     pub workflow_id: WorkflowId,
-    /// Host.
+    /// Name of the host it runs on.
     pub hostname: String,
     /// Process id.
     pub pid: i64,

@@ -43,7 +43,7 @@ pub struct CreateToken {
 /// A token, without the secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TokenView {
-    /// Id.
+    /// Id of the token.
     pub id: i64,
     /// Who it is for.
     pub user: String,

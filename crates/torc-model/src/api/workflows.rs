@@ -9,15 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// A workflow as lists and `get` show it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct WorkflowView {
-    /// Id.
-    pub id: WorkflowId,
-    /// Name.
-    pub name: String,
-    /// Owner.
-    pub user: String,
+/// What a user notes about a workflow. Nothing is decided by it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowNotes {
     /// Free text.
     pub description: Option<String>,
     /// Free text to group by.
@@ -25,11 +19,33 @@ pub struct WorkflowView {
     /// The user's JSON.
     #[schema(value_type = Option<Value>)]
     pub metadata: Option<Value>,
+}
+
+/// Where a workflow was submitted from.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowOrigin {
     /// Where it was submitted from: jobs start and relative paths begin there.
     pub directory: Option<String>,
     /// The file that its spec was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_path: Option<String>,
+}
+
+/// A workflow as lists and `get` show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowView {
+    /// Id of the workflow.
+    pub id: WorkflowId,
+    /// Name of the workflow.
+    pub name: String,
+    /// The user it belongs to.
+    pub user: String,
+    /// What its user notes about it.
+    #[serde(flatten)]
+    pub notes: WorkflowNotes,
+    /// Where it was submitted from.
+    #[serde(flatten)]
+    pub origin: WorkflowOrigin,
     /// Grows with every spec that is applied; 1 is the creation.
     #[serde(default)]
     pub revision: i64,
@@ -75,9 +91,9 @@ pub struct WorkflowProgress {
 /// A workflow's progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
-    /// Id.
+    /// Id of the workflow.
     pub workflow_id: WorkflowId,
-    /// Name.
+    /// Name of the workflow.
     pub name: String,
     /// The current run.
     pub run_id: i64,
@@ -116,7 +132,7 @@ pub struct EventView {
     pub workflow_id: WorkflowId,
     /// When, ms since 1970.
     pub timestamp_ms: i64,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
     /// The job it is about.
     pub job_id: Option<JobId>,
@@ -131,11 +147,11 @@ pub struct EventView {
 /// An action as lists show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ActionView {
-    /// Id.
+    /// Id of the action.
     pub id: ActionId,
     /// Its workflow.
     pub workflow_id: WorkflowId,
-    /// When.
+    /// What sets it off.
     pub trigger_type: Trigger,
     /// What: the JSON of [`crate::plan::ActionKind`].
     #[schema(value_type = Object)]
@@ -159,7 +175,7 @@ pub struct ActionView {
 /// A failure handler on the wire, with its rules as JSON text.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FailureHandlerView {
-    /// Id.
+    /// Id of the handler.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
@@ -175,7 +191,7 @@ pub struct CreateWorkflow {
     /// The spec as JSON, in the form of a spec file.
     #[schema(value_type = Object)]
     pub spec: Value,
-    /// Owner.
+    /// The user it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Initialize it in the same transaction.
@@ -241,7 +257,7 @@ pub struct ResetJob {
 /// A piece of user data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UserDataView {
-    /// Id.
+    /// Id of the piece of user data.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
@@ -257,7 +273,7 @@ pub struct UserDataView {
 /// A file of a workflow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileView {
-    /// Id.
+    /// Id of the file.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
@@ -281,7 +297,7 @@ pub struct FileNow {
     pub state: FileState,
     /// Modification time, ms since 1970.
     pub mtime_ms: Option<i64>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<i64>,
 }
 
@@ -338,10 +354,10 @@ pub struct ResetRequest {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct UpdateWorkflow {
-    /// Name.
+    /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Owner.
+    /// A new owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Free text.
@@ -419,17 +435,17 @@ pub struct IsCompleteView {
 /// Resource requirements as lists and `get` show them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RequirementsView {
-    /// Id.
+    /// Id of the requirements.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
     /// Unique in the workflow.
     pub name: String,
-    /// CPUs.
+    /// CPUs on each node.
     pub num_cpus: i64,
-    /// GPUs.
+    /// GPUs on each node.
     pub num_gpus: i64,
-    /// Nodes.
+    /// Number of nodes.
     pub num_nodes: i64,
     /// Memory, as `8g`.
     pub memory: Option<String>,
@@ -471,7 +487,7 @@ pub struct RelationView {
 /// A Slurm scheduler as lists and `get` show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SlurmSchedulerView {
-    /// Id.
+    /// Id of the scheduler.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
@@ -513,7 +529,7 @@ pub struct ImportWorkflow {
     /// The whole spec as JSON.
     #[schema(value_type = Object)]
     pub spec: Value,
-    /// Owner.
+    /// The user it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Where its jobs start and its paths begin.

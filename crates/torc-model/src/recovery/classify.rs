@@ -29,7 +29,7 @@ pub enum Author {
 /// A verdict as it was given.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Asked {
-    /// What.
+    /// The verdict that is asked for.
     pub action: Verdict,
     /// More memory.
     pub memory: Option<Memory>,

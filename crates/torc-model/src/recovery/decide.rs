@@ -71,7 +71,7 @@ pub struct FailureCard {
 }
 
 impl Case<'_> {
-    /// Decides.
+    /// What is best done about the failure.
     pub fn decide(&self) -> FailureCard {
         let mut current = *self.current;
         current.known_bytes = self.learned.needed_bytes.max(current.known_bytes);

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 pub enum OwnLimit {
     /// Memory: of a heap, of an address space, or of a container.
     Memory,
-    /// Time.
+    /// A limit on its time.
     Time,
     /// Open files, processes, CPU time or the size of files.
     System,

@@ -48,7 +48,7 @@ pub use rules::{Rule, RuleSpec, Rules};
 pub use text::{Excerpt, Found, Stream, may_matter, terminal_error};
 pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest,
-    ClassifyView, FailureGroup, MemoryRequest, PendingExample, PendingFailures, Proposal,
-    ResolveRequest, RetryOutcome, Verdict,
+    ClassifyView, MemoryRequest, PendingEnd, PendingExample, PendingFailures, PendingGroup,
+    PendingNeeds, Proposal, ResolveRequest, RetryOutcome, Verdict,
 };
 pub use view::{AdjustmentView, NodeShape, RecoverJob, RecoverRequest, RecoverView};

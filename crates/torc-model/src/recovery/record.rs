@@ -56,7 +56,7 @@ pub enum Level {
 /// Outcomes of retries, each counted less the older it is.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Weights {
-    /// Retries.
+    /// Retries, weighted by their age.
     pub tries: f64,
     /// That succeeded.
     pub succeeded: f64,

@@ -124,7 +124,7 @@ pub struct Current {
 /// A number that changes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Change {
-    /// Which.
+    /// What is changed.
     pub field: Adjustable,
     /// Before, in bytes or seconds or as a number; absent when there was no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ impl Action {
 /// What is done about a failed job, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remedy {
-    /// What.
+    /// What is done.
     pub action: Action,
     /// What changes for its next attempts.
     pub changes: Vec<Change>,

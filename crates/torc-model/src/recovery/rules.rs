@@ -51,7 +51,7 @@ pub struct RuleSpec {
     /// The class says nothing by itself: the message decides.
     #[serde(default)]
     pub generic: bool,
-    /// Phrases of the message. See [`Phrase`].
+    /// Phrases of the message. See `Phrase`.
     #[serde(default)]
     pub says: Vec<String>,
     /// What `@` stands for.

@@ -76,14 +76,21 @@ const SCHEDULER: &[(Kind, &str)] = &[
     ),
 ];
 
+/// How programs name the exception that ended them.
+struct ExceptionPatterns {
+    /// At the start of a line.
+    named: Regex,
+    /// What the name of a class ends with.
+    suffix: Regex,
+    in_brackets: Regex,
+    inside: Regex,
+}
+
 struct Patterns {
     scheduler: Vec<(Kind, Regex)>,
     escape: Regex,
     prefix: Regex,
-    exception: Regex,
-    suffix: Regex,
-    in_brackets: Regex,
-    inside: Regex,
+    exception: ExceptionPatterns,
     failure: Regex,
     harmless: Regex,
     calm: Regex,
@@ -106,17 +113,21 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         prefix: regex(
             r"^(\[?[0-9]{2,4}[-/:.][0-9:./T,Z+ -]{3,}[0-9Z]\]?|\[[\w .:/@-]{1,40}\]:?|<[\w .:/-]{1,30}>|[EFCW][0-9]{4} [0-9:.]+ +\d+ [\w./-]+:\d+\]|(?i:error|err|fatal|critical|crit|severe|emerg|alert|panic|failure|npm ERR!|npm error)\b ?[:|!-]?)[\s|:-]*",
         ),
-        exception: regex(
-            r"^(?:Caused by: |Exception in thread .{1,60}? |Uncaught (?:exception )?(?:\(in promise\) )?|Unhandled [Ee]xception[.:]? |(?:PHP )?Fatal error:\s+Uncaught |error: Uncaught (?:\(in promise\) )?|(?:nested task )?error: |ERROR: |LoadError: |\[ERROR\] |Fatal error: exception |\*\* \(EXIT\) |\*\* |Traceback: |[Ee]xception: )*\(?([A-Za-z_][\w]*(?:(?:\.|::|\$|/)[A-Za-z_]\w*)*)(\)|:| \(0x[0-9a-fA-F]+\):|\(| \{|\s*$)",
-        ),
-        suffix: regex(r"(Error|Exception|Fault|Interrupt|Failure|Timeout|Exit|Warning|Err)\d*$"),
-        // Ruby: `a.rb:3:in 'f': message (Net::ReadTimeout)`.
-        in_brackets: regex(r"^\S+:\d+:in .*: .* \(([A-Z][\w]*(?:::[A-Z]\w*)*)\)$"),
-        // A wrapper that names what it wraps: `RemoteException(a.StandbyException):`,
-        // `An error occurred (SlowDown) when calling`, `RetryError[<Future raised ReadTimeout>]`.
-        inside: regex(
-            r"^(?:[\w.$]*[A-Z][\w.$]*(?:Error|Exception)\(((?:[\w]+[.$])*[A-Z]\w*(?:Error|Exception))\)|(?:.{0,120}: |.{0,120} )?An error occurred \((\w+)\) when calling|RetryError.{0,80}raised ((?:\w+\.)*[A-Z]\w*)>)",
-        ),
+        exception: ExceptionPatterns {
+            named: regex(
+                r"^(?:Caused by: |Exception in thread .{1,60}? |Uncaught (?:exception )?(?:\(in promise\) )?|Unhandled [Ee]xception[.:]? |(?:PHP )?Fatal error:\s+Uncaught |error: Uncaught (?:\(in promise\) )?|(?:nested task )?error: |ERROR: |LoadError: |\[ERROR\] |Fatal error: exception |\*\* \(EXIT\) |\*\* |Traceback: |[Ee]xception: )*\(?([A-Za-z_][\w]*(?:(?:\.|::|\$|/)[A-Za-z_]\w*)*)(\)|:| \(0x[0-9a-fA-F]+\):|\(| \{|\s*$)",
+            ),
+            suffix: regex(
+                r"(Error|Exception|Fault|Interrupt|Failure|Timeout|Exit|Warning|Err)\d*$",
+            ),
+            // Ruby: `a.rb:3:in 'f': message (Net::ReadTimeout)`.
+            in_brackets: regex(r"^\S+:\d+:in .*: .* \(([A-Z][\w]*(?:::[A-Z]\w*)*)\)$"),
+            // A wrapper that names what it wraps: `RemoteException(a.StandbyException):`,
+            // `An error occurred (SlowDown) when calling`, `RetryError[<Future raised ReadTimeout>]`.
+            inside: regex(
+                r"^(?:[\w.$]*[A-Z][\w.$]*(?:Error|Exception)\(((?:[\w]+[.$])*[A-Z]\w*(?:Error|Exception))\)|(?:.{0,120}: |.{0,120} )?An error occurred \((\w+)\) when calling|RetryError.{0,80}raised ((?:\w+\.)*[A-Z]\w*)>)",
+            ),
+        },
         failure: regex(
             r"(?i)\b(errors?|fatal|exceptions?|fail|failed|failure|cannot|can't|can not|could not|couldn't|unable to|denied|refused|aborted|aborting|abort|panic(ked)?|not found|no such|no space|exceeded|fault|timed out|timeout|unreachable|unavailable|invalid|assertion|undefined|unknown|unexpected|illegal|mismatch|missing|incorrect|unsupported|not supported|not allowed|not permitted|giving up|gave up|bug|violation|overflow|corrupt(ed)?|did not|does not|doesn't|is not|must|lost|locked|busy|what\(\):|fehler|erreur|erro|errore|virhe)|ошибка|错误|エラー|오류",
         ),
@@ -263,23 +274,23 @@ fn body(clean: &str) -> &str {
 /// The class of an exception that a line tells, and where its message begins.
 fn exception<'a>(rules: &Rules, text: &'a str) -> Option<(&'a str, usize)> {
     let patterns = &*PATTERNS;
-    if let Some(found) = patterns.in_brackets.captures(text) {
+    if let Some(found) = patterns.exception.in_brackets.captures(text) {
         return found.get(1).map(|class| (class.as_str(), 0));
     }
     if let Some(rest) = text.strip_prefix("terminate called after throwing an instance of '") {
         return rest.split('\'').next().map(|class| (class, text.len()));
     }
-    if let Some(found) = patterns.inside.captures(text) {
+    if let Some(found) = patterns.exception.inside.captures(text) {
         let class = found.iter().skip(1).flatten().next()?;
         return Some((class.as_str(), found.get(0).map_or(0, |whole| whole.end())));
     }
-    let found = patterns.exception.captures(text)?;
+    let found = patterns.exception.named.captures(text)?;
     let class = found.get(1)?.as_str();
     let is_class = match found.get(2)?.as_str() {
         // `error (...)`, `make(...)`: only a class that is known.
         "(" | " {" => rules.by_class(class).is_some() && class.contains(char::is_uppercase),
         _ => {
-            patterns.suffix.is_match(class) && class.contains(char::is_uppercase)
+            patterns.exception.suffix.is_match(class) && class.contains(char::is_uppercase)
                 || rules
                     .by_class(class)
                     .is_some_and(|_| class.contains(['.', ':']) || class.len() > 5)

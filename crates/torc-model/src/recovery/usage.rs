@@ -45,11 +45,11 @@ pub struct Use {
 /// What jobs asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Asked {
-    /// Memory.
+    /// Memory that was asked for, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Runtime.
+    /// Runtime that was asked for.
     pub runtime_seconds: Option<u64>,
-    /// CPUs.
+    /// CPUs that were asked for.
     pub num_cpus: u32,
 }
 

@@ -48,11 +48,11 @@ pub struct RecoverRequest {
 /// A kind of node that can be had, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NodeShape {
-    /// CPUs.
+    /// CPUs of a node.
     pub num_cpus: i64,
-    /// Memory.
+    /// Memory of a node, in bytes.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// GPUs of a node.
     #[serde(default)]
     pub num_gpus: i64,
     /// The longest runtime of a job there; absent without a limit.
@@ -151,7 +151,7 @@ pub struct RecoverJob {
 /// A change that recovery (or `reports resources --correct`) made to a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AdjustmentView {
-    /// Id.
+    /// Id of the adjustment.
     pub id: i64,
     /// The workflow.
     pub workflow_id: WorkflowId,
@@ -166,7 +166,7 @@ pub struct AdjustmentView {
     /// What changed.
     #[serde(flatten)]
     pub change: Change,
-    /// Why.
+    /// Why it was made, in one sentence.
     pub why: String,
     /// Who asked for it.
     pub by: String,

@@ -42,19 +42,19 @@ pub fn config(text: &str) -> BTreeMap<String, String> {
 /// A node's shape.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Node {
-    /// Name.
+    /// Name of the node, as Slurm has it.
     pub name: String,
-    /// CPUs.
+    /// CPUs that jobs can have.
     pub cpus: u32,
-    /// Megabytes.
+    /// Memory that jobs can have, in MB.
     pub memory_mb: u64,
-    /// GPUs.
+    /// GPUs that jobs can have.
     pub gpus: u32,
     /// Kind of GPU, if Slurm names one.
     pub gpu_type: Option<String>,
     /// Local disk in megabytes.
     pub disk_mb: u64,
-    /// Features.
+    /// Features that a constraint can ask for.
     pub features: Vec<String>,
     /// Partitions it belongs to.
     pub partitions: Vec<String>,
@@ -107,7 +107,7 @@ pub fn gpus(gres: &str) -> (u32, Option<String>) {
 /// A partition's limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionLimits {
-    /// Name.
+    /// Name of the partition.
     pub name: String,
     /// Used when a job names none.
     pub is_default: bool,

@@ -28,7 +28,7 @@ pub use state::{AllocationEnding, AllocationPhase, Verdict};
 /// A running total of allocations and what they cost at most.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cost {
-    /// Allocations.
+    /// Number of allocations.
     pub allocations: u64,
     /// Nodes times hours, if every allocation runs to its walltime.
     pub node_hours: f64,

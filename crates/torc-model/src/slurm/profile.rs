@@ -43,7 +43,7 @@ pub struct Detect {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Partition {
-    /// Name.
+    /// Name of the partition.
     pub name: String,
     /// CPUs of a node.
     pub cpus_per_node: u32,

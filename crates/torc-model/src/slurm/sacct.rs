@@ -20,7 +20,7 @@ pub fn arguments(ids: &[String]) -> Vec<String> {
 pub struct Record {
     /// `123`, `123_4`, or with a step `123.batch`.
     pub job_id: String,
-    /// Name.
+    /// Name of the batch job.
     pub name: String,
     /// Partition; empty in a record that is not finished being written.
     pub partition: String,
@@ -40,7 +40,7 @@ pub struct Record {
     pub elapsed_seconds: u64,
     /// As Slurm prints it.
     pub cpu_time: String,
-    /// Nodes.
+    /// Names of its nodes, as a Slurm node list.
     pub nodes: String,
     /// Memory asked for.
     pub requested_memory: String,

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 /// An allocation, as lists show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AllocationView {
-    /// Id.
+    /// Id of the allocation.
     pub id: i64,
     /// Its workflow.
     pub workflow_id: WorkflowId,
@@ -120,7 +120,7 @@ pub struct ScheduleNodes {
     pub max_parallel_jobs: Option<i64>,
 }
 
-/// Allocations.
+/// A list of allocations.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Allocations {
     /// In the order in which they were asked for.
@@ -306,15 +306,15 @@ pub struct RegeneratedView {
 /// A scheduler after a regenerate.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RegeneratedScheduler {
-    /// Id.
+    /// Id of the new scheduler.
     pub id: i64,
-    /// Name.
+    /// Name of the new scheduler.
     pub name: String,
     /// It was there already.
     pub reused: bool,
     /// Allocations asked for now.
     pub num_allocations: i64,
-    /// Jobs.
+    /// Number of jobs that it is for.
     pub job_count: i64,
     /// They wait for others.
     pub has_dependencies: bool,

@@ -22,7 +22,7 @@ pub use outcome::{
     AfterHandler, AfterTry, HandlerEnd, Outcome, Word, after_handler, after_try, given_up, overall,
 };
 pub use record::{ErrorKind, Report, Row, StepEvent, failure_line};
-pub use retry::{Only, Retry, StepBackoff};
+pub use retry::{FailedTry, Only, Retry, StepBackoff};
 pub use text::{StepShell, TextError, TextReference, env_name, fill, references, shell};
 pub use tree::{
     Action, Capture, CaptureSource, Handler, Permissions, Resume, Step, StepAgent, Strategy, Tree,

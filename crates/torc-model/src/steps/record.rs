@@ -90,7 +90,7 @@ pub struct Row {
     pub error: Option<String>,
     /// Start, in ms since 1970.
     pub started_ms: i64,
-    /// End.
+    /// When it ended, in ms since 1970.
     pub ended_ms: i64,
     /// Standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct Row {
 /// Something that happened between the tries.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StepEvent {
-    /// What.
+    /// What happened.
     pub kind: EventKind,
     /// When, in ms since 1970.
     pub at_ms: i64,

@@ -119,18 +119,26 @@ impl<'de> Deserialize<'de> for Only {
     }
 }
 
+/// A try of a step that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedTry<'a> {
+    /// 1, 2, 3...
+    pub nth: u32,
+    /// Why it failed.
+    pub kind: ErrorKind,
+    /// Its return code.
+    pub code: i64,
+    /// What it said.
+    pub message: &'a str,
+    /// Seconds that the step has taken so far, all tries together.
+    pub elapsed: f64,
+}
+
 impl Retry {
-    /// Seconds to wait after try `tries` failed so; none when there is no further try. `elapsed` is
-    /// what the step has taken so far, `seed` decides within the jitter.
-    pub fn wait(
-        &self,
-        tries: u32,
-        kind: ErrorKind,
-        code: i64,
-        message: &str,
-        elapsed: f64,
-        seed: u64,
-    ) -> Option<f64> {
+    /// Seconds to wait after a try failed so; none when there is no further try. `seed` decides
+    /// within the jitter.
+    pub fn wait(&self, failed: &FailedTry<'_>, seed: u64) -> Option<f64> {
+        let FailedTry { nth: tries, kind, code, message, elapsed } = *failed;
         if tries >= self.attempts {
             return None;
         }
@@ -164,6 +172,10 @@ fn fibonacci(nth: u32) -> f64 {
 mod tests {
     use super::*;
 
+    fn exit(nth: u32) -> FailedTry<'static> {
+        FailedTry { nth, kind: ErrorKind::Exit, code: 1, message: "", elapsed: 0.0 }
+    }
+
     #[test]
     fn waits_grow_as_named_and_end_with_the_tries() {
         let waits = |backoff| {
@@ -174,7 +186,7 @@ mod tests {
                 max_delay: Some(9.0),
                 ..Retry::default()
             };
-            (1..7).map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 7)).collect::<Vec<_>>()
+            (1..7).map(|n| retry.wait(&exit(n), 7)).collect::<Vec<_>>()
         };
         assert_eq!(
             waits(StepBackoff::Fixed),
@@ -190,8 +202,9 @@ mod tests {
         let only =
             ["timeout", "75", "re:rate.?limit"].map(|text| Only::parse(text).unwrap()).to_vec();
         let retry = Retry { attempts: 3, budget: Some(10.0), only, ..Retry::default() };
-        let wait =
-            |kind, code, message, elapsed| retry.wait(1, kind, code, message, elapsed, 1).is_some();
+        let wait = |kind, code, message, elapsed| {
+            retry.wait(&FailedTry { nth: 1, kind, code, message, elapsed }, 1).is_some()
+        };
         assert!(wait(ErrorKind::Timeout, 124, "", 0.0) && wait(ErrorKind::Exit, 75, "", 0.0));
         assert!(
             wait(ErrorKind::Exit, 1, "a rate-limit", 0.0) && !wait(ErrorKind::Exit, 1, "x", 0.0)
@@ -209,17 +222,11 @@ mod tests {
             jitter: 0.3,
             ..Retry::default()
         };
-        let waits: Vec<f64> =
-            (1..50).filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42)).collect();
+        let waits: Vec<f64> = (1..50).filter_map(|n| retry.wait(&exit(n), 42)).collect();
         assert!(
             waits.iter().all(|wait| (7.0..=13.0).contains(wait))
                 && waits.iter().any(|wait| *wait != waits[0])
         );
-        assert_eq!(
-            waits,
-            (1..50)
-                .filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42))
-                .collect::<Vec<_>>()
-        );
+        assert_eq!(waits, (1..50).filter_map(|n| retry.wait(&exit(n), 42)).collect::<Vec<_>>());
     }
 }

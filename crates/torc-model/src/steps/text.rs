@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A variable of ours that a text uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TextReference {
-    /// Which.
+    /// The value that it names.
     pub path: DataPath,
     /// The text says what to do without it (`:-`).
     pub optional: bool,
@@ -36,7 +36,7 @@ pub enum TextError {
     Unknown {
         /// As written.
         path: DataPath,
-        /// Where.
+        /// The bytes of the text that it is about.
         at: Range<usize>,
     },
     /// It has no value, and the text does not say what to do then.
@@ -45,14 +45,14 @@ pub enum TextError {
     Malformed {
         /// As written.
         text: String,
-        /// Where.
+        /// The bytes of the text that it is about.
         at: Range<usize>,
     },
     /// The value cannot be used here.
     Unusable {
-        /// Which.
+        /// The value that was named.
         path: DataPath,
-        /// Why.
+        /// Why it cannot be used, in words.
         why: String,
     },
 }

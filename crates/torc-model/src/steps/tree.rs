@@ -333,7 +333,7 @@ pub enum Permissions {
     Ask,
     /// Edit files.
     Edit,
-    /// Everything.
+    /// The agent may use every tool.
     All,
 }
 

@@ -3,9 +3,9 @@
 use super::verdict::Verdict;
 use super::*;
 use crate::cleanup::KernelMemory;
-use crate::monitor::Usage;
+use crate::monitor::SampledUsage;
 use crate::process::LaunchError;
-use crate::supervisor::Sent;
+use crate::supervisor::SentSignal;
 use torc_model::api::{FileRef, RecoveryScript};
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::status::{EndDetail, EvidenceSource};
@@ -65,7 +65,7 @@ fn exit(how: How) -> ProcessExit {
         wall: Duration::from_secs(2),
         cpu: Duration::from_secs(1),
         peak_memory_bytes: 5000,
-        usage: Usage::default(),
+        usage: SampledUsage::default(),
         stop: None,
         journal: Vec::new(),
         memory: None,
@@ -122,9 +122,9 @@ fn judged(exit: &ProcessExit, checkpoint: Option<i64>) -> Verdict {
 
 #[test]
 fn verdicts_follow_the_strongest_evidence() {
-    let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
+    let sent = |signal, after| SentSignal { signal, after: Duration::from_millis(after) };
     let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999 << 20), cache_bytes: None });
-    let stopped = |how, stop, journal: &[Sent]| ProcessExit {
+    let stopped = |how, stop, journal: &[SentSignal]| ProcessExit {
         stop: Some(stop),
         journal: journal.into(),
         ..exit(how)

@@ -1,12 +1,39 @@
 //! How a runner leaves: what it gives back, what it waits for, and its goodbye.
 
 use super::doubt::stopped_with_its_runner;
-use super::{Dispatcher, DispatcherPhase, Effect, FAREWELL};
+use super::{Dispatcher, Effect, FAREWELL};
 use crate::config::{LeaveReason, RunnerEvent};
 use crate::supervisor::StopReason;
 use std::time::Instant;
 use torc_model::api::{ActionPacket, Goodbye};
+use torc_model::slurm::logs::LastWord;
 use torc_model::status::Cause;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum DispatcherPhase {
+    Working,
+    /// Takes nothing new; since when.
+    Draining(LeaveReason, Instant),
+    /// Has said goodbye, and perhaps been answered.
+    Leaving(LeaveReason, bool),
+}
+
+/// How far a runner is with leaving, and what was said about why.
+pub(super) struct Departure {
+    pub phase: DispatcherPhase,
+    /// It was told to kill everything and go.
+    pub is_hurried: bool,
+    pub has_left: bool,
+    /// Why the batch system is about to ask it to stop.
+    pub stop_reason: Option<LastWord>,
+}
+
+impl Default for Departure {
+    fn default() -> Self {
+        let phase = DispatcherPhase::Working;
+        Self { phase, is_hurried: false, has_left: false, stop_reason: None }
+    }
+}
 
 impl Dispatcher {
     pub(super) fn on_goodbye_answered(
@@ -15,10 +42,10 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        if let DispatcherPhase::Leaving(_, is_answered) = &mut self.phase {
+        if let DispatcherPhase::Leaving(_, is_answered) = &mut self.departure.phase {
             *is_answered = true;
         }
-        if self.is_hurried {
+        if self.departure.is_hurried {
             return self.exit(out);
         }
         for action in actions {
@@ -34,14 +61,15 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        if self.phase != DispatcherPhase::Working {
+        if self.departure.phase != DispatcherPhase::Working {
             return;
         }
         self.begin_leaving(reason, now, out);
         for (_, packet) in std::mem::take(&mut self.queue) {
             self.give_back(packet, Cause::Stopped, "the runner was leaving");
         }
-        let stopped = matches!(self.phase, DispatcherPhase::Draining(LeaveReason::Stopped, _));
+        let stopped =
+            matches!(self.departure.phase, DispatcherPhase::Draining(LeaveReason::Stopped, _));
         for (active, report) in self.doubts.take_all() {
             let report = if stopped { stopped_with_its_runner(report) } else { report };
             self.finish(active, report, out);
@@ -56,28 +84,28 @@ impl Dispatcher {
         out: &mut Vec<Effect>,
     ) {
         out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
-        self.phase = DispatcherPhase::Draining(reason, now);
+        self.departure.phase = DispatcherPhase::Draining(reason, now);
     }
 
     pub(super) fn exit(&mut self, out: &mut Vec<Effect>) {
-        if !std::mem::replace(&mut self.has_left, true) {
+        if !std::mem::replace(&mut self.departure.has_left, true) {
             out.push(Effect::Exit);
         }
     }
 
     pub(super) fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        match &self.phase {
+        match &self.departure.phase {
             DispatcherPhase::Working if self.could_leave() => {
                 let is_over = |since: Instant| {
                     self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
                 };
-                let reason = if self.is_complete && !self.settings.ignore_completion {
+                let reason = if self.standing.is_complete && !self.settings.ignore_completion {
                     LeaveReason::Complete
-                } else if self.is_removed {
+                } else if self.standing.is_removed {
                     LeaveReason::Removed
-                } else if self.is_stuck && self.settings.leave_when_stuck {
+                } else if self.standing.is_stuck && self.settings.leave_when_stuck {
                     LeaveReason::NothingToDo
-                } else if self.idle_since.is_some_and(is_over) {
+                } else if self.running.idle_since.is_some_and(is_over) {
                     LeaveReason::Idle
                 } else {
                     return;
@@ -86,10 +114,12 @@ impl Dispatcher {
                 self.say_goodbye(out);
             }
             DispatcherPhase::Working => {}
-            DispatcherPhase::Draining(reason, since) if self.is_idle() && !self.runs_action() => {
-                let can_not_tell = self.is_refused
-                    || (self.lost_since.is_some()
-                        && (self.is_hurried
+            DispatcherPhase::Draining(reason, since)
+                if self.is_idle() && !self.actions.are_running() =>
+            {
+                let can_not_tell = self.contact.is_refused
+                    || (self.contact.lost_since.is_some()
+                        && (self.departure.is_hurried
                             || *reason == LeaveReason::OutOfContact
                             || *since + FAREWELL <= now));
                 if can_not_tell {
@@ -101,7 +131,7 @@ impl Dispatcher {
             DispatcherPhase::Draining(..) => {}
             DispatcherPhase::Leaving(_, is_answered) => {
                 if (*is_answered && self.actions.is_empty())
-                    || (self.is_hurried && !self.runs_action())
+                    || (self.departure.is_hurried && !self.actions.are_running())
                 {
                     self.exit(out);
                 }
@@ -111,19 +141,12 @@ impl Dispatcher {
 
     /// Nothing runs or waits to be started.
     pub(super) fn is_idle(&self) -> bool {
-        self.active.is_empty() && self.queue.is_empty()
-    }
-
-    pub(super) fn runs_action(&self) -> bool {
-        self.actions.values().any(|action| !action.has_ended)
+        self.running.is_empty() && self.queue.is_empty()
     }
 
     /// The server knows all starts and ends.
     fn is_delivered(&self) -> bool {
-        self.exchange.is_none()
-            && self.completed.is_empty()
-            && self.started.is_empty()
-            && self.doubts.len() == 0
+        self.outbox.is_delivered() && self.doubts.len() == 0
     }
 
     /// There is nothing left that would have to be done or told before leaving.
@@ -133,17 +156,17 @@ impl Dispatcher {
 
     /// When a runner that runs nothing leaves because the server is away. Its results are on disk.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
-        let is_idle = self.active.is_empty() && self.actions.values().all(|a| a.has_ended);
-        let since = self.lost_since.filter(|_| is_idle)?.max(self.idle_since?);
+        let is_idle = self.running.is_empty() && !self.actions.are_running();
+        let since = self.contact.lost_since.filter(|_| is_idle)?.max(self.running.idle_since?);
         Some(since + self.settings.wait_for_server)
     }
 
     pub(super) fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
         let reason = self.reason();
-        let why = self.stop_reason.filter(|_| reason == LeaveReason::Stopped);
+        let why = self.departure.stop_reason.filter(|_| reason == LeaveReason::Stopped);
         let cause = match reason {
             LeaveReason::Stopped => why.and_then(|why| why.cause).or(Some(Cause::Stopped)),
-            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => {
+            LeaveReason::TimeUp if self.settings.time_limit.reason == StopReason::RunnerTimeUp => {
                 Some(Cause::Walltime)
             }
             LeaveReason::TimeUp
@@ -156,6 +179,6 @@ impl Dispatcher {
         };
         let told = why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {}", why.text));
         out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
-        self.phase = DispatcherPhase::Leaving(reason, false);
+        self.departure.phase = DispatcherPhase::Leaving(reason, false);
     }
 }

@@ -1,6 +1,6 @@
 //! What is sent to the server, and when: full batches under load, no delay when idle.
 
-use super::{CLAIM_LIMIT, Dispatcher, DispatcherPhase, Effect, HASTY, PREFETCH_SECONDS};
+use super::{CLAIM_LIMIT, Dispatcher, DispatcherPhase, Effect, PREFETCH_SECONDS};
 use crate::config::Prefetch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,8 +10,6 @@ use torc_model::api::{ClaimRequest, ClaimResponse, CompletionReport};
 const REPORT_LIMIT: usize = 256;
 /// At most about this much in one request; the server refuses bodies that are much larger.
 pub(super) const REPORT_BYTES: usize = 2 << 20;
-/// The longest pause after a listener that was answered too soon.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// That an attempt runs is told at most this late; nothing waits for it.
 const START_DELAY: Duration = Duration::from_millis(20);
 /// While there is more to start, results are told at most this often...
@@ -22,44 +20,42 @@ const END_COUNT: usize = 64;
 const PREFETCH_LIMIT: f64 = 64.0;
 
 impl Dispatcher {
-    /// A server that has nothing and does not wait either must not be asked in a circle.
-    pub(super) fn pause_if_hasty(&mut self, answer: &ClaimResponse, now: Instant) {
-        let has_news = !answer.attempts.is_empty()
+    /// The answer to a listener says something that this runner did not know.
+    pub(super) fn has_news(&self, answer: &ClaimResponse) -> bool {
+        !answer.attempts.is_empty()
             || !answer.cancel.is_empty()
             || !answer.actions.is_empty()
-            || answer.is_alone != self.is_alone;
-        if has_news || self.listened_at + HASTY <= now {
-            (self.listen_after, self.pause) = (None, HASTY);
-        } else {
-            self.listen_after = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        }
+            || answer.is_alone != self.standing.is_alone
     }
 
     pub(super) fn exchange_if_useful(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let delay = if !self.completed.is_empty() {
-            let can_wait = !self.queue.is_empty() && self.completed.len() < END_COUNT;
+        let delay = if !self.outbox.completed.is_empty() {
+            let can_wait = !self.queue.is_empty() && self.outbox.completed.len() < END_COUNT;
             if can_wait { END_DELAY } else { Duration::ZERO }
-        } else if !self.started.is_empty() {
+        } else if !self.outbox.started.is_empty() {
             START_DELAY
         } else {
             return;
         };
-        let due = self.exchange_at.map_or(now + delay, |at| at.min(now + delay));
-        self.exchange_at = Some(due);
-        if due > now || self.exchange.is_some() || self.is_refused || self.has_left {
+        let due = self.outbox.due_at.map_or(now + delay, |at| at.min(now + delay));
+        self.outbox.due_at = Some(due);
+        if due > now
+            || self.outbox.in_flight.is_some()
+            || self.contact.is_refused
+            || self.departure.has_left
+        {
             return;
         }
-        self.exchange_at = None;
-        let limit = if self.phase == DispatcherPhase::Working { CLAIM_LIMIT } else { 0 };
+        self.outbox.due_at = None;
+        let limit = if self.departure.phase == DispatcherPhase::Working { CLAIM_LIMIT } else { 0 };
         let count = self.count_reports();
         let request = Arc::new(ClaimRequest {
             prefetch: self.prefetch(),
-            started: std::mem::take(&mut self.started),
-            completed: self.completed.drain(..count).collect(),
+            started: std::mem::take(&mut self.outbox.started),
+            completed: self.outbox.completed.drain(..count).collect(),
             ..self.claim(limit, now)
         });
-        self.exchange = Some(request.clone());
+        self.outbox.in_flight = Some(request.clone());
         out.push(Effect::Exchange(request));
     }
 
@@ -71,7 +67,7 @@ impl Dispatcher {
             let kept: usize = excerpts.map(|excerpt| excerpt.text.len()).sum();
             1000 + 6 * (report.stderr_tail.as_ref().map_or(0, String::len) + kept)
         };
-        let sizes = self.completed.iter().map(size).scan(0, |sum, size| {
+        let sizes = self.outbox.completed.iter().map(size).scan(0, |sum, size| {
             *sum += size;
             Some(*sum)
         });
@@ -80,12 +76,13 @@ impl Dispatcher {
             .take_while(|sum| *sum <= REPORT_BYTES)
             .count()
             .max(1)
-            .min(self.completed.len())
+            .min(self.outbox.completed.len())
     }
 
     pub(super) fn claim(&mut self, limit: i64, now: Instant) -> ClaimRequest {
         self.claims += 1;
-        let left = self.settings.end.map(|end| end.saturating_duration_since(now).as_secs());
+        let left =
+            self.settings.time_limit.end.map(|end| end.saturating_duration_since(now).as_secs());
         ClaimRequest {
             runner_id: self.settings.runner_id,
             key: format!("{}-{}", self.settings.key, self.claims),
@@ -97,7 +94,7 @@ impl Dispatcher {
             started: Vec::new(),
             completed: Vec::new(),
             strict_scheduler_match: self.settings.strict_scheduler_match,
-            is_alone: Some(self.is_alone),
+            is_alone: Some(self.standing.is_alone),
         }
     }
 

@@ -3,6 +3,8 @@
 use super::requests::{END_DELAY, REPORT_BYTES};
 use super::*;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
+use torc_model::ids::JobId;
 use torc_model::plan::ActionKind;
 use torc_model::status::Trigger;
 
@@ -54,11 +56,13 @@ impl Desk {
             idle_limit: None,
             ignore_completion: false,
             strict_scheduler_match: false,
-            end: None,
-            end_margin: Duration::ZERO,
+            time_limit: TimeLimit {
+                end: None,
+                margin: Duration::ZERO,
+                reason: StopReason::RunnerTimeUp,
+            },
             wait_for_server: Duration::from_secs(1200),
             doubt: None,
-            reason_at_end: StopReason::RunnerTimeUp,
             wall_clock: || 0,
         };
         change(&mut settings);
@@ -244,7 +248,7 @@ fn a_whole_life_from_the_first_listener_to_the_goodbye() {
         (desk.dispatcher.reason(), desk.dispatcher.undelivered()),
         (LeaveReason::Complete, 0)
     );
-    assert_eq!(desk.dispatcher.counts, Counts { succeeded: 3, failed: 1, ended: 0 });
+    assert_eq!(desk.dispatcher.counts, EndCounts { succeeded: 3, failed: 1, ended: 0 });
 }
 
 #[test]
@@ -433,7 +437,7 @@ fn a_runner_that_is_idle_for_too_long_rests_until_its_results_are_delivered() {
 
 #[test]
 fn time_that_the_batch_system_takes_away_or_gives_moves_the_end() {
-    let mut desk = Desk::new(|settings| settings.end_margin = Duration::from_secs(20));
+    let mut desk = Desk::new(|settings| settings.time_limit.margin = Duration::from_secs(20));
     desk.settle();
     desk.heard(&[1]);
     desk.on(Event::TimeLeft(Some(Duration::from_secs(60))));
@@ -642,7 +646,7 @@ fn runners_leave_when_they_are_of_no_more_use() {
 
 #[test]
 fn a_runner_whose_time_is_over_ends_its_jobs() {
-    let mut desk = Desk::new(|s| s.end = Some(Instant::now() + Duration::from_secs(60)));
+    let mut desk = Desk::new(|s| s.time_limit.end = Some(Instant::now() + Duration::from_secs(60)));
     desk.settle();
     desk.heard(&[1]);
     desk.later(20.0);
@@ -703,9 +707,9 @@ fn reports_with_much_output_go_out_in_smaller_pieces() {
         ..unstarted_report(packet(1), Cause::Exit, "", 0)
     };
     assert_eq!(desk.dispatcher.count_reports(), 0);
-    desk.dispatcher.completed.extend((0..200).map(|_| report(8192)));
+    desk.dispatcher.outbox.completed.extend((0..200).map(|_| report(8192)));
     assert_eq!(desk.dispatcher.count_reports(), REPORT_BYTES / (1000 + 6 * 8192));
-    desk.dispatcher.completed.push_front(report(REPORT_BYTES));
+    desk.dispatcher.outbox.completed.push_front(report(REPORT_BYTES));
     assert_eq!(desk.dispatcher.count_reports(), 1);
 }
 
@@ -759,7 +763,7 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
     );
     let last = desk.exchanged(ClaimResponse::default());
     assert_eq!(last, ["goodbye: it was told to stop: the allocation was preempted (preempted)"]);
-    assert_eq!(desk.dispatcher.counts, Counts { succeeded: 1, failed: 0, ended: 2 });
+    assert_eq!(desk.dispatcher.counts, EndCounts { succeeded: 1, failed: 0, ended: 2 });
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Run {
             Ok(prompt) => prompt,
             Err(error) => return Ok(Err(self.variable(&error, place))),
         };
-        let agent = self.agent.clone().unwrap_or_default();
+        let agent = self.inherited.agent.clone().unwrap_or_default();
         let exports = match self.scope.exports(&[]) {
             Ok(exports) => exports,
             Err(error) => return Ok(Err(self.variable(&error, place))),
@@ -115,8 +115,7 @@ impl Run {
                 return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place)));
             }
         }
-        let left =
-            self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
+        let left = self.clock.time_left(Instant::now());
         loop {
             match self.port.ask(Ask::Slot { paths: paths.clone(), at_most: left }).await {
                 Answer::Slot(slot) => return Ok(Ok(Some(slot))),
@@ -130,9 +129,9 @@ impl Run {
     }
 
     pub(super) fn order(&self, text: String, exports: Vec<(String, String)>) -> ProcessOrder {
-        let mut env = self.base_env.clone();
+        let mut env = self.inherited.base_env.clone();
         env.extend(exports);
-        env.extend(self.envs.iter().flatten().cloned());
+        env.extend(self.inherited.envs.iter().flatten().cloned());
         let limit = self.packet.memory_bytes.filter(|_| self.context.execution.limit_resources);
         let rest = OrderRest {
             files: Files {
@@ -152,7 +151,7 @@ impl Run {
             text,
             argv: Vec::new(),
             env,
-            dir: self.dirs.last().cloned(),
+            dir: self.inherited.dirs.last().cloned(),
             stdin: None,
             stdout: Sink::Null,
             stderr: Sink::Null,
@@ -195,7 +194,7 @@ impl Run {
             (stdout, stderr)
         };
         let now = Instant::now();
-        let left = self.deadlines.iter().map(|end| end.saturating_duration_since(now)).min();
+        let left = self.clock.time_left(now);
         order.time_limit = [limit, left].into_iter().flatten().min();
         let is_enclosing = left.is_some_and(|left| limit.is_none_or(|limit| left < limit));
         let dir = order.dir.clone().unwrap_or_default();
@@ -243,8 +242,8 @@ impl Run {
         {
             let now = Instant::now();
             failure.expired =
-                self.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK).or(Some(0));
-            if failure.expired == Some(0) && self.has_own_deadline {
+                self.clock.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK).or(Some(0));
+            if failure.expired == Some(0) && self.clock.has_own_deadline {
                 failure.kind = ErrorKind::Walltime;
             }
         }

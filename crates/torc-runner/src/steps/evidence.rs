@@ -123,7 +123,7 @@ impl Run {
                 tracing::warn!(%error, "cannot write the attempt's log");
             }
         }
-        self.report.rows.push(row);
+        self.record.report.rows.push(row);
         torc_failpoint::hit("steps.after_try");
     }
 
@@ -160,13 +160,13 @@ impl Run {
             failure.code,
             failure.message
         ));
-        self.report.rows.push(row);
+        self.record.report.rows.push(row);
     }
 
     /// Keeps a sentence for people that is no failure by itself.
     pub(super) fn remark(&mut self, text: String) {
         self.note(&text);
-        self.remarks.push(text);
+        self.record.remarks.push(text);
     }
 
     /// Writes a line of ours into the attempt's own log.
@@ -188,12 +188,12 @@ impl Run {
         if !self.is_light {
             self.context.live.push(self.packet.id, &self.packet.token, event.clone());
         }
-        self.report.events.push(event);
+        self.record.report.events.push(event);
     }
 
     pub(super) fn keep(&mut self, line: Line) {
         if !self.is_light
-            && let Err(error) = self.journal.write(&line)
+            && let Err(error) = self.record.journal.write(&line)
         {
             tracing::warn!(%error, "cannot keep what steps have done");
         }

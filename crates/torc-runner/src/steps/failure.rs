@@ -115,8 +115,8 @@ impl Run {
     /// The failure of a step that has no time left.
     pub(super) fn expired(&self, place: &Place) -> Option<Box<Failure>> {
         let now = Instant::now();
-        let over = self.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK)?;
-        let is_own = over == 0 && self.has_own_deadline;
+        let over = self.clock.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK)?;
+        let is_own = over == 0 && self.clock.has_own_deadline;
         let kind = if is_own { ErrorKind::Walltime } else { ErrorKind::Timeout };
         let mut failure = self.failure(kind, 124, "there was no time left".into(), place);
         failure.expired = Some(over);

@@ -38,19 +38,21 @@ impl Run {
         });
         let Value::Object(error) = error else { return Ok(HandlerEnd::Failed) };
         self.scope.push_error(error);
-        let own = self.deadlines.len();
+        let own = self.clock.deadlines.len();
         let limit = handler.timeout.map(|timeout| Duration::from_secs(timeout.0));
-        self.deadlines.extend(limit.map(|limit| Instant::now() + limit));
+        self.clock.deadlines.extend(limit.map(|limit| Instant::now() + limit));
         let outcome_file =
             self.context.log_path(&self.packet, &format!("_s{}_outcome", place.file));
         if handler.strategy == Strategy::Custom {
-            self.envs.push(vec![("OUTCOME_FILE".into(), outcome_file.display().to_string())]);
+            self.inherited
+                .envs
+                .push(vec![("OUTCOME_FILE".into(), outcome_file.display().to_string())]);
         }
         let went = self.list(&handler.commands, place, "on_failure").await;
         if handler.strategy == Strategy::Custom {
-            self.envs.pop();
+            self.inherited.envs.pop();
         }
-        self.deadlines.truncate(own);
+        self.clock.deadlines.truncate(own);
         self.scope.pop_error();
         let went = went?;
         let is_good = went.failure.is_none() && went.succeeded > 0;

@@ -87,31 +87,64 @@ pub struct Run {
     pub packet: AttemptPacket,
     pub script: Option<ScriptResult>,
     pub context: Arc<AttemptContext>,
-    pub report: Report,
-    pub started: Instant,
-    pub started_ms: i64,
+    pub record: RunRecord,
+    pub clock: RunClock,
     /// CPU time, highest memory and the last process of them all.
     pub usage: run_report::Sum,
     pub is_light: bool,
     pub(super) port: Port,
-    pub(super) base_env: Vec<(String, String)>,
+    pub(super) inherited: Inherited,
     pub scope: Scope,
+    /// How often each step was tried, by its path.
     pub(super) tries: HashMap<String, u32>,
-    /// Ends of the time limits around the current step, the attempt's own first.
-    pub(super) deadlines: Vec<Instant>,
-    pub(super) has_own_deadline: bool,
-    pub(super) dirs: Vec<PathBuf>,
-    pub(super) envs: Vec<Vec<(String, String)>>,
     pub(super) last: Option<Process>,
-    pub(super) agent: Option<torc_model::steps::StepAgent>,
-    pub(super) journal: Journal,
     pub files: Vec<PathBuf>,
     /// Output files as they were before, unless those count as its own.
     pub(super) outputs: Option<Arc<Before>>,
-    /// What people should hear besides the failure, if it comes to one.
-    pub remarks: Vec<String>,
     /// Fails in the place of the first try.
     pub(super) rehearsal: Option<Step>,
+}
+
+/// What is told of a run: to the server, to its journal on disk, and to people.
+pub struct RunRecord {
+    pub report: Report,
+    pub(super) journal: Journal,
+    /// What people should hear besides the failure, if it comes to one.
+    pub remarks: Vec<String>,
+}
+
+/// When an attempt's steps began, and how long they may take.
+pub struct RunClock {
+    pub started: Instant,
+    pub started_ms: i64,
+    /// Ends of the time limits around the current step, the attempt's own first.
+    pub(super) deadlines: Vec<Instant>,
+    pub(super) has_own_deadline: bool,
+}
+
+impl RunClock {
+    fn start(limit: Option<Duration>) -> Self {
+        let started = Instant::now();
+        Self {
+            started,
+            started_ms: now_ms(),
+            deadlines: limit.map(|limit| started + limit).into_iter().collect(),
+            has_own_deadline: limit.is_some(),
+        }
+    }
+
+    /// Until the nearest deadline; None if there is none.
+    pub(super) fn time_left(&self, now: Instant) -> Option<Duration> {
+        self.deadlines.iter().map(|end| end.saturating_duration_since(now)).min()
+    }
+}
+
+/// What the current step has from the groups around it, the innermost last.
+pub(super) struct Inherited {
+    pub dirs: Vec<PathBuf>,
+    pub base_env: Vec<(String, String)>,
+    pub envs: Vec<Vec<(String, String)>>,
+    pub agent: Option<torc_model::steps::StepAgent>,
 }
 
 impl Run {
@@ -123,33 +156,29 @@ impl Run {
         port: Port,
         is_light: bool,
     ) -> Self {
-        let started = Instant::now();
         let limit =
             packet.time_limit_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
         let journal = Journal::new(context.log_path(&packet, "_steps.jsonl"));
         Self {
-            dirs: vec![context.working_dir.clone()],
+            inherited: Inherited {
+                dirs: vec![context.working_dir.clone()],
+                base_env: env,
+                envs: Vec::new(),
+                agent: None,
+            },
             packet,
             script,
             context,
-            report: Report::default(),
-            started,
-            started_ms: now_ms(),
+            record: RunRecord { report: Report::default(), journal, remarks: Vec::new() },
+            clock: RunClock::start(limit),
             usage: run_report::Sum::default(),
             is_light,
             port,
-            base_env: env,
             scope: Scope::default(),
             tries: HashMap::new(),
-            deadlines: limit.map(|limit| started + limit).into_iter().collect(),
-            has_own_deadline: limit.is_some(),
-            envs: Vec::new(),
             last: None,
-            agent: None,
-            journal,
             files: Vec::new(),
             outputs: None,
-            remarks: Vec::new(),
             rehearsal: None,
         }
     }
@@ -170,7 +199,7 @@ impl Run {
         }
         if let Some(dir) = &tree.dir {
             match self.scope.fill(dir) {
-                Ok(dir) => self.dirs.push(self.context.working_dir.join(dir)),
+                Ok(dir) => self.inherited.dirs.push(self.context.working_dir.join(dir)),
                 Err(error) => {
                     return Ok(Some(self.failure(
                         ErrorKind::Variable,
@@ -202,7 +231,7 @@ impl Run {
                 match (after_try(went.failure.is_none(), n, handler.map(rule)), went.failure) {
                     (AfterTry::Passed(outcome), _) => {
                         if outcome == Outcome::Recovered {
-                            self.report.recovered += 1;
+                            self.record.report.recovered += 1;
                         }
                         return Ok(self
                             .list_from(&tree.on_success, 0, &root, "on_success")
@@ -227,7 +256,7 @@ impl Run {
                 handler.handler_failure_fatal,
             ) {
                 AfterHandler::Recovered => {
-                    self.report.recovered += 1;
+                    self.record.report.recovered += 1;
                     self.event(
                         EventKind::StepRecovered,
                         &root,

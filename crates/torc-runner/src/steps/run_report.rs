@@ -54,7 +54,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         Ok(None) => missing(&run),
         Ok(Some(failure)) => of_failure(&run, failure),
         Err(Stop::Fatal(failure)) => {
-            run.report.fatal = true;
+            run.record.report.fatal = true;
             let mut verdict = of_failure(&run, failure);
             let text = "its handler failed too, and `handler_failure_fatal` forbids another try";
             verdict.evidence.push(Evidence { source: EvidenceSource::Journal, text: text.into() });
@@ -64,14 +64,14 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     };
     if let Ok(Some(failure)) | Err(Stop::Fatal(failure)) = &end {
         let remark = |text: String| Evidence { source: EvidenceSource::Journal, text };
-        verdict.evidence.extend(std::mem::take(&mut run.remarks).into_iter().map(remark));
-        run.report.failed_step = Some(failure.step.clone());
+        verdict.evidence.extend(std::mem::take(&mut run.record.remarks).into_iter().map(remark));
+        run.record.report.failed_step = Some(failure.step.clone());
     }
     if !run.is_light {
         run.context.live.end(run.packet.id);
         torc_failpoint::hit("steps.before_report");
     }
-    run.report.captures =
+    run.record.report.captures =
         run.scope.captures().iter().map(|(name, c)| (name.clone(), c.value.clone())).collect();
     let is_success = verdict.cause.is_none();
     let (mut stdout, mut stderr) = sinks(&run.context, &run.packet);
@@ -91,12 +91,12 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     }
     let text = |path: Option<&Path>| path.map(|path| path.display().to_string());
     let stderr_path = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
-    let seconds = run.started.elapsed().as_secs_f64();
+    let seconds = run.clock.started.elapsed().as_secs_f64();
     let has_run = run.usage.processes > 0;
     let cpu = run.usage.cpu.as_secs_f64();
     // The steps of a plain success have nothing to tell that the attempt does not.
     let steps = (!(run.is_light && is_success))
-        .then(|| serde_json::to_value(&run.report).unwrap_or_default());
+        .then(|| serde_json::to_value(&run.record.report).unwrap_or_default());
     Box::new(CompletionReport {
         attempt: AttemptRef { id: run.packet.id, token: run.packet.token.clone() },
         return_code: verdict.return_code,
@@ -105,7 +105,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         detail: verdict.detail,
         error: verdict.error,
         evidence: verdict.evidence,
-        started_ms: run.started_ms,
+        started_ms: run.clock.started_ms,
         ended_ms: now_ms(),
         exec_seconds: seconds,
         cpu_seconds: has_run.then_some(cpu),

@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 use torc_model::event::EventKind;
 use torc_model::steps::{
-    Action, AfterHandler, AfterTry, ErrorKind, Outcome, Step, Strategy, after_handler, after_try,
-    given_up,
+    Action, AfterHandler, AfterTry, ErrorKind, FailedTry, Outcome, Step, Strategy, after_handler,
+    after_try, given_up,
 };
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -184,11 +184,11 @@ impl Run {
     ) -> (Outcome, Option<Box<Failure>>) {
         match outcome {
             Outcome::Recovered => {
-                self.report.recovered += 1;
+                self.record.report.recovered += 1;
                 self.event(EventKind::StepRecovered, place, json!({"name": name}));
             }
             Outcome::Ignored => {
-                self.report.ignored += 1;
+                self.record.report.ignored += 1;
                 self.event(EventKind::StepIgnored, place, json!({"name": name}));
             }
             Outcome::Ok | Outcome::Skipped | Outcome::Failed | Outcome::Interrupted => {}
@@ -217,20 +217,25 @@ impl Run {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = self.report.rows.len();
+            let before = self.record.report.rows.len();
             let Err(mut failure) = self.once(step, place, part).await? else { return Ok(Ok(())) };
-            let has_row = self.report.rows[before..].iter().any(|row| row.path == place.path);
+            let has_row =
+                self.record.report.rows[before..].iter().any(|row| row.path == place.path);
             // What failed inside it, and a check of it, have rows of their own.
             if !has_row && failure.step == place.path && failure.kind != ErrorKind::Validation {
                 self.row_without_process(step, place, &mut failure);
             }
             let seed =
                 self.packet.job_id.0.unsigned_abs() ^ (self.packet.attempt_id.unsigned_abs() << 32);
-            let elapsed = begun.elapsed().as_secs_f64();
-            let wait =
-                step.retry.as_ref().filter(|_| failure.expired.is_none()).and_then(|retry| {
-                    retry.wait(tries, failure.kind, failure.code, &failure.message, elapsed, seed)
-                });
+            let failed = FailedTry {
+                nth: tries,
+                kind: failure.kind,
+                code: failure.code,
+                message: &failure.message,
+                elapsed: begun.elapsed().as_secs_f64(),
+            };
+            let retry = step.retry.as_ref().filter(|_| failure.expired.is_none());
+            let wait = retry.and_then(|retry| retry.wait(&failed, seed));
             let Some(wait) = wait else { return Ok(Err(failure)) };
             self.event(
                 EventKind::RetryScheduled,
@@ -243,8 +248,7 @@ impl Run {
 
     pub(super) async fn wait(&mut self, time: Duration) -> Result<(), Stop> {
         // A wait does not outlast the time limits around it; the next try will find them over.
-        let left =
-            self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
+        let left = self.clock.time_left(Instant::now());
         match self.port.ask(Ask::Wait(left.map_or(time, |left| left.min(time)))).await {
             Answer::Stop(reason) => Err(Stop::Interrupted(None, Some(reason))),
             Answer::Begin | Answer::Woken | Answer::Ended(_) | Answer::Slot(_) => Ok(()),
@@ -253,13 +257,13 @@ impl Run {
 
     /// One part of a step, once.
     async fn once(&mut self, step: &Step, place: &Place, part: Part) -> Tried {
-        let depth = (self.dirs.len(), self.envs.len());
+        let depth = (self.inherited.dirs.len(), self.inherited.envs.len());
         let result = match self.enter(step, place) {
             Ok(()) => self.once_inside(step, place, part).await?,
             Err(failure) => Err(failure),
         };
-        self.dirs.truncate(depth.0);
-        self.envs.truncate(depth.1);
+        self.inherited.dirs.truncate(depth.0);
+        self.inherited.envs.truncate(depth.1);
         Ok(result)
     }
 
@@ -268,8 +272,8 @@ impl Run {
         let filled = |run: &Self, text: &str| run.scope.fill(text);
         if let Some(dir) = &step.dir {
             let dir = filled(self, dir).map_err(|error| self.variable(&error, place))?;
-            let base = self.dirs.last().cloned().unwrap_or_default();
-            self.dirs.push(base.join(dir));
+            let base = self.inherited.dirs.last().cloned().unwrap_or_default();
+            self.inherited.dirs.push(base.join(dir));
         }
         if !step.env.is_empty() {
             let mut env = Vec::with_capacity(step.env.len());
@@ -279,7 +283,7 @@ impl Run {
                     filled(self, value).map_err(|error| self.variable(&error, place))?,
                 ));
             }
-            self.envs.push(env);
+            self.inherited.envs.push(env);
         }
         Ok(())
     }
@@ -313,11 +317,11 @@ impl Run {
     }
 
     async fn group(&mut self, step: &Step, steps: &[Step], place: &Place) -> Tried {
-        let own = self.deadlines.len();
+        let own = self.clock.deadlines.len();
         let limit = step.timeout.map(|timeout| Duration::from_secs(timeout.0));
-        self.deadlines.extend(limit.map(|limit| Instant::now() + limit));
+        self.clock.deadlines.extend(limit.map(|limit| Instant::now() + limit));
         let went = self.list(steps, place, step.action.word()).await?;
-        self.deadlines.truncate(own);
+        self.clock.deadlines.truncate(own);
         if let Some(mut failure) = went.failure {
             if failure.expired == Some(own) {
                 failure.expired = None;

@@ -41,7 +41,7 @@ pub enum Ask {
 /// What it gets.
 #[derive(Debug)]
 pub enum Answer {
-    /// Begin.
+    /// The steps may begin.
     Begin,
     /// The process has ended.
     Ended(Box<ProcessExit>),

@@ -35,7 +35,7 @@ impl Run {
         tree.parts().for_each(|(_, steps)| captured_names(steps, &mut names));
         names.extend(tree.on_failure.iter().flat_map(|handler| handler.capture.keys().cloned()));
         names.iter().for_each(|name| self.scope.expect_capture(name));
-        self.agent.clone_from(&tree.agent);
+        self.inherited.agent.clone_from(&tree.agent);
         if let Some(item) = &tree.item {
             if item.to_string().len() > torc_model::steps::EXPORT_MAX {
                 let file = self.keep_file("_item.json", &item.to_string())?;
@@ -86,7 +86,7 @@ impl Run {
         match expand::items(settings, &self.context.working_dir, printed.as_deref()) {
             Ok(items) => {
                 self.event(EventKind::ItemsFound, &place, json!({"count": items.len()}));
-                self.report.items = Some(items);
+                self.record.report.items = Some(items);
                 Ok(None)
             }
             Err(message) => Ok(Some(self.failure(ErrorKind::Spawn, 1, message, &place))),

@@ -1,7 +1,7 @@
 //! What processes are told, and what they tell: limits, reasons to end them, and how they ended.
 
 use crate::cleanup::{KernelMemory, Remains, SweepMemory};
-use crate::monitor::{Sample, Usage};
+use crate::monitor::{Sample, SampledUsage};
 use crate::observe::Recent;
 use crate::process::{LaunchError, Launched};
 use rustix::process::Signal;
@@ -78,8 +78,8 @@ pub enum StopReason {
 
 /// A signal that we sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sent {
-    /// Which.
+pub struct SentSignal {
+    /// Number of the signal.
     pub signal: i32,
     /// When, since the start of the process.
     pub after: Duration,
@@ -114,11 +114,11 @@ pub struct ProcessExit {
     /// Highest memory: of the whole tree when it was looked at, else of its largest process.
     pub peak_memory_bytes: u64,
     /// What the looks saw.
-    pub usage: Usage,
+    pub usage: SampledUsage,
     /// Why we ended it.
     pub stop: Option<StopReason>,
     /// What we sent it.
-    pub journal: Vec<Sent>,
+    pub journal: Vec<SentSignal>,
     /// What the kernel's accounting says.
     pub memory: Option<KernelMemory>,
     /// The kernel killed something on this machine for lack of memory while this process died.

@@ -5,6 +5,7 @@ use crate::cgroup::Cgroups;
 use crate::mailbox::{Inbox, mailbox};
 use crate::process::Sink;
 use crate::procfs;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -396,7 +397,9 @@ fn a_background_helper_of_a_living_process_is_left_alone() {
         for _ in 0..3 {
             let quick = bench.order("true");
             bench.run(quick);
-            bench.until("a sweep", |b| b.supervisor.ended.is_empty() && !b.supervisor.is_sweeping);
+            bench.until("a sweep", |b| {
+                b.supervisor.sweeping.ended.is_empty() && !b.supervisor.sweeping.is_under_way
+            });
         }
         assert!(is_alive(pid));
         std::fs::write(bench.path("go"), "").unwrap();

@@ -543,7 +543,7 @@ async fn what_attempts_use_can_be_kept_as_a_series() {
 async fn a_server_that_is_not_there_is_an_error_with_its_address() {
     let mut lab = Lab::new();
     lab.server.kill();
-    let work = lab.begin_with(|c| c.patience = Duration::from_millis(200));
+    let work = lab.begin_with(|c| c.limits.patience = Duration::from_millis(200));
     let error = work.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains(lab.server.client().url()), "{error}");
 }

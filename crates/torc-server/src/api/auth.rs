@@ -50,7 +50,7 @@ pub struct Auth {
 /// What a token is good for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Everything.
+    /// The owner of the server: may do everything.
     Owner,
     /// What the runners of a workflow do.
     Runner(WorkflowId),

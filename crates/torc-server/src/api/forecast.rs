@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetForecast {
-    /// Nodes.
+    /// Number of nodes to assume.
     #[param(minimum = 1, maximum = 10000)]
     pub nodes: Option<i64>,
     /// CPUs of each node.

@@ -1,5 +1,6 @@
 //! Who asks through a proxy. What a proxy says of its client (`X-Forwarded-For`, `X-Forwarded-Proto`) counts when the
-//! connection comes from an address that was named, and from no other: anyone can write such headers.
+//! connection comes from an address that was named, and from no other: every
+//! client can write such headers.
 //!
 //! It is for the log and for the headers of the page. No right depends on it.
 
@@ -55,7 +56,7 @@ pub struct Proxies(Vec<Network>);
 
 /// The client of a request, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Client {
+pub struct ForwardedClient {
     /// None: this machine, through the Unix socket.
     pub address: Option<IpAddr>,
     /// It speaks HTTPS to a proxy that was named.
@@ -78,14 +79,14 @@ impl Proxies {
     }
 
     /// Who sent a request. Each proxy adds the address that it saw at the end, so the last one that is no proxy of ours is the
-    /// client; what stands before it may be anyone's invention.
-    pub fn client(&self, head: &Parts) -> Client {
+    /// client; what stands before it may be made up by the client.
+    pub fn client(&self, head: &Parts) -> ForwardedClient {
         let Some(PeerAddress(peer)) = head.extensions.get().copied() else {
-            return Client { address: None, is_https: false };
+            return ForwardedClient { address: None, is_https: false };
         };
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
-            return Client { address: Some(peer), is_https: false };
+            return ForwardedClient { address: Some(peer), is_https: false };
         }
         let lines = head.headers.get_all("x-forwarded-for").iter();
         let seen: Vec<&str> =
@@ -100,7 +101,7 @@ impl Proxies {
             }
         }
         let is_https = head.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-        Client { address: Some(client), is_https }
+        ForwardedClient { address: Some(client), is_https }
     }
 }
 

@@ -7,7 +7,7 @@
 //! caches since the last time.
 
 use super::auth::{Acquaintance, Caller};
-use super::forwarded::Client;
+use super::forwarded::ForwardedClient;
 use super::{App, guard, page, router};
 use crate::audit::Actor;
 use crate::clock::now_ms;
@@ -52,7 +52,7 @@ impl Front {
         let is_given = matches!(id, RequestId::Given(_));
         page::strip_prefix(&mut head);
         let client = self.app.proxies().client(&head);
-        let log = Log::of(&head, client);
+        let log = RequestLog::of(&head, client);
         let metrics = self.app.store().metrics().clone();
         let is_browser = page::is_browser(&head);
         let is_https_only = self.app.is_https_only() || client.is_https;
@@ -83,17 +83,17 @@ impl Front {
 }
 
 /// What the log says of a request: its path without the query.
-struct Log {
+struct RequestLog {
     method: Method,
     uri: Uri,
-    client: Client,
+    client: ForwardedClient,
     /// Runners ask many times a second, and reads are many: they are told to those who debug.
     is_change: bool,
 }
 
-impl Log {
+impl RequestLog {
     /// None when nothing of it would be written, so that nothing is kept for it.
-    fn of(head: &Parts, client: Client) -> Option<Self> {
+    fn of(head: &Parts, client: ForwardedClient) -> Option<Self> {
         if !tracing::enabled!(tracing::Level::INFO) {
             return None;
         }

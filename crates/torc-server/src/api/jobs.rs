@@ -85,7 +85,10 @@ pub async fn list_jobs(
         after: query.after,
         with_last: query.include_last.unwrap_or_default(),
     };
-    let known = filter.workflow_id.and_then(|id| app.store().progress(WorkflowId(id)));
+    let known = match filter.workflow_id.map(WorkflowId) {
+        Some(id) if filter.matching.is_by_status() => app.job_counts(id).await?,
+        _ => None,
+    };
     Ok(Json(app.reader().list_jobs(filter, paging, known).await?))
 }
 

@@ -8,7 +8,8 @@ use super::roles;
 use super::router;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
-use std::collections::HashMap;
+use serde_json::{Map, Value};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{LazyLock, OnceLock};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::response::{Response, ResponseBuilder};
@@ -18,6 +19,8 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
 
 /// The name of our security scheme; also used by the `security` of each route and by `build.rs`.
 const SCHEME: &str = "token";
+/// What a reference to a schema begins with.
+const SCHEMAS: &str = "#/components/schemas/";
 /// The roles in `security` of tokens other than the owner's.
 const RUNNER_ROLE: &str = "runner";
 const JOB_ROLE: &str = "job";
@@ -45,7 +48,7 @@ impl Access {
 }
 
 /// Which tokens the document names for an operation.
-enum Tokens {
+enum TokenNeed {
     /// It is open.
     None,
     /// Nothing is said: the owner's, and those of people.
@@ -55,7 +58,7 @@ enum Tokens {
 }
 
 /// Method, path, id and tokens of every operation in the document.
-const OPERATIONS: &[(&str, &str, &str, Tokens)] =
+const OPERATIONS: &[(&str, &str, &str, TokenNeed)] =
     include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 
 /// Who may call what.
@@ -67,7 +70,7 @@ pub struct Rules {
 struct Rule {
     method: &'static str,
     id: &'static str,
-    tokens: &'static Tokens,
+    tokens: &'static TokenNeed,
     access: OnceLock<Access>,
 }
 
@@ -88,10 +91,10 @@ impl Rules {
             self.by_path.get(path).and_then(|rules| rules.iter().find(|r| method == r.method));
         let Some(rule) = rule else { return Access::OWNER };
         *rule.access.get_or_init(|| {
-            let has = |role| matches!(rule.tokens, Tokens::Also(roles) if roles.contains(&role));
+            let has = |role| matches!(rule.tokens, TokenNeed::Also(roles) if roles.contains(&role));
             match rule.tokens {
-                Tokens::None => Access::Open,
-                Tokens::Owner | Tokens::Also(_) => Access::Roles {
+                TokenNeed::None => Access::Open,
+                TokenNeed::Owner | TokenNeed::Also(_) => Access::Roles {
                     runner: has(RUNNER_ROLE),
                     job: has(JOB_ROLE),
                     person: roles::rule(rule.id),
@@ -149,9 +152,70 @@ impl IntoResponses for Refusals {
     }
 }
 
-/// The whole document, as the handlers have it.
-pub fn document() -> OpenApi {
-    router::documented().into_openapi()
+/// The whole document, as the handlers have it. A type that is made of parts (`serde(flatten)`) is one
+/// object on the wire, and so it is here: clients that are generated from the document get one type
+/// with all fields.
+pub fn document() -> Value {
+    // It has no maps with keys other than strings.
+    let mut document =
+        serde_json::to_value(router::documented().into_openapi()).unwrap_or_default();
+    let schemas = document["components"]["schemas"].clone();
+    let mut parts = BTreeSet::new();
+    merge_parts(&mut document, &schemas, &mut parts);
+    let text = document.to_string();
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.retain(|name, _| {
+            !parts.contains(name) || text.contains(&format!("\"{SCHEMAS}{name}\""))
+        });
+    }
+    document
+}
+
+/// Replaces every `allOf` of objects by one object. `parts` gets the names of the schemas that went
+/// into others.
+fn merge_parts(value: &mut Value, schemas: &Value, parts: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            if let Some(all) = map.get("allOf")
+                && let Some(object) = merged(all, map.get("description"), schemas, parts)
+            {
+                *map = object;
+            }
+            map.values_mut().for_each(|inner| merge_parts(inner, schemas, parts));
+        }
+        Value::Array(list) => {
+            list.iter_mut().for_each(|inner| merge_parts(inner, schemas, parts));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// None if one of them is not an object with known fields.
+fn merged(
+    all: &Value,
+    description: Option<&Value>,
+    schemas: &Value,
+    parts: &mut BTreeSet<String>,
+) -> Option<Map<String, Value>> {
+    let (mut required, mut properties) = (Vec::new(), Map::new());
+    let mut names = Vec::new();
+    for part in all.as_array()? {
+        let name = part["$ref"].as_str().and_then(|target| target.strip_prefix(SCHEMAS));
+        let part = name.map_or(part, |name| &schemas[name]);
+        names.extend(name.map(str::to_owned));
+        properties.extend(part["properties"].as_object()?.clone());
+        required.extend(part["required"].as_array().into_iter().flatten().cloned());
+    }
+    parts.extend(names);
+    // In the order of types that have no parts.
+    let mut merged = Map::from_iter([("type".to_owned(), Value::from("object"))]);
+    merged.extend(description.map(|text| ("description".to_owned(), text.clone())));
+    if !required.is_empty() {
+        merged.insert("required".into(), required.into());
+    }
+    properties.sort_keys();
+    merged.insert("properties".into(), properties.into());
+    Some(merged)
 }
 
 static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {

@@ -19,6 +19,7 @@ use torc_model::api::{
     CriticalPathView, FailureGroup, FamiliesView, FamilyResources, FamilyView, GraphGroup,
     GraphNode, GraphView, Page,
 };
+use torc_model::filter::Filter;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::layout::Place;
 use torc_model::status::JobStatus;
@@ -60,6 +61,20 @@ impl App {
         Ok((index, counts))
     }
 
+    /// Jobs per status, with those that a revision took out, if that is known without counting: the
+    /// writer tells it of workflows it was asked about, a page has counted one at rest.
+    pub(super) async fn job_counts(&self, id: WorkflowId) -> Result<Option<[u32; 11]>, ApiError> {
+        if let Some((progress, _)) = self.store().progress(id) {
+            return Ok(Some(progress.listed()));
+        }
+        let stamp = self.reader().last_event_id(id).await?;
+        let Some(counts) = self.inner.shown.counts.as_of(id, stamp).await else {
+            return Ok(None);
+        };
+        let (counts, jobs) = (summed(&counts), self.family_index(id).await?.of_jobs.len());
+        Ok((sum(&counts) == jobs as i64).then_some(counts))
+    }
+
     /// The newest event: as long as it is the same, nothing has happened.
     pub(super) async fn stamp(&self, id: WorkflowId) -> Result<i64, ApiError> {
         self.reader().get_workflow(id).await?;
@@ -81,6 +96,21 @@ pub(super) fn summed(counts: &FamilyCounts) -> [u32; 11] {
         all.iter_mut().zip(family).for_each(|(sum, count)| *sum += count);
     }
     all
+}
+
+/// The counts that a filter by family and status leaves.
+fn left_by(filter: &Filter, index: &FamilyIndex, counts: &FamilyCounts) -> FamilyCounts {
+    let statuses = filter.statuses();
+    let left = |(number, counts): (usize, &[u32; 11])| {
+        let mut left = [0u32; 11];
+        if index.names.get(number).is_some_and(|name| filter.leaves_family(name)) {
+            for status in &statuses {
+                left[*status as usize] = counts[*status as usize];
+            }
+        }
+        left
+    };
+    counts.iter().enumerate().map(left).collect()
 }
 
 fn sum(counts: &[u32; 11]) -> i64 {
@@ -119,8 +149,12 @@ pub async fn get_families(
     let filter = super::jobs::matching(query.filter.as_deref())?;
     let (index, mut counts) = app.family_counts(id).await?;
     if !filter.terms.is_empty() {
-        let families = index.names.len();
-        counts = Arc::new(app.reader().count_matching(id, filter, families).await?);
+        // What a revision took out is in no count, and lists show it.
+        let is_whole = sum(&summed(&counts)) == index.of_jobs.len() as i64;
+        counts = Arc::new(match filter.is_by_family() && is_whole {
+            true => left_by(&filter, &index, &counts),
+            false => app.reader().count_matching(id, filter, index.names.len()).await?,
+        });
     }
     let now = now_ms();
     let around = app.reader().surroundings(id, now).await?;
@@ -148,9 +182,7 @@ pub async fn get_families(
         counts: named(&all),
         total: sum(&all),
         families: counts.iter().enumerate().map(family).collect(),
-        busy_cpus: around.busy_cpus,
         cpus: around.cpus,
-        runners: around.runners,
         lost_contact_runners: around.lost_contact_runners,
         queue: around.queue,
         pace: (*pace).clone(),

@@ -104,6 +104,16 @@ impl<T> Cache<T> {
         Ok(value)
     }
 
+    /// The value if it was made and nothing has happened since.
+    pub async fn as_of(&self, id: WorkflowId, stamp: i64) -> Option<Arc<T>> {
+        let slot = {
+            let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.get(&id)?.clone()
+        };
+        let slot = slot.lock().await;
+        slot.as_ref().filter(|entry| entry.stamp == stamp).map(|entry| entry.value.clone())
+    }
+
     /// Forgets what is known of a workflow.
     pub fn forget(&self, id: WorkflowId) {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
@@ -120,7 +130,10 @@ mod tests {
         let id = WorkflowId(1);
         assert_eq!(*cache.get(id, 1, async { Ok(10) }).await.unwrap(), 10);
         assert_eq!(*cache.get(id, 2, async { Ok(20) }).await.unwrap(), 10, "it is young");
+        assert_eq!(cache.as_of(id, 2).await, None, "something has happened since");
+        assert_eq!(cache.as_of(id, 1).await.as_deref(), Some(&10));
         cache.forget(id);
+        assert_eq!(cache.as_of(id, 1).await, None);
         assert_eq!(*cache.get(id, 2, async { Ok(20) }).await.unwrap(), 20);
         let quick = Cache::<i64>::new(Duration::ZERO);
         assert_eq!(*quick.get(id, 1, async { Ok(1) }).await.unwrap(), 1);

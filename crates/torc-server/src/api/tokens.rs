@@ -46,7 +46,7 @@ pub struct Person {
     pub user: Arc<str>,
     /// What it is good for.
     pub role: Role,
-    /// Where.
+    /// The workflows that the token is good for.
     pub scope: TokenScope,
 }
 

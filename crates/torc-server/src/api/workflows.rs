@@ -414,7 +414,7 @@ pub struct ApplyBody {
     /// The spec.
     #[serde(default)]
     spec: Option<torc_spec::Raw>,
-    /// How.
+    /// Options of the application.
     #[serde(flatten)]
     how: ApplyOptions,
 }

@@ -13,19 +13,19 @@ pub enum StartError {
         doing: &'static str,
         /// To what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// A file or directory belongs to another user.
     NotOurs {
-        /// Which.
+        /// The file or directory of another user.
         path: PathBuf,
         /// Its owner's user id.
         uid: u32,
     },
     /// Others may change a file that must be ours alone.
     Writable {
-        /// Which.
+        /// The file or directory that others can write.
         path: PathBuf,
         /// Its mode.
         mode: u32,
@@ -55,14 +55,14 @@ pub enum StartError {
         database: PathBuf,
         /// The lock file.
         lock: PathBuf,
-        /// Who.
+        /// The server that has it.
         owner: Box<Owner>,
     },
     /// The file system cannot lock files.
     NoLocks {
         /// The lock file.
         lock: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// The database was written by a newer program.
@@ -92,31 +92,31 @@ pub enum StartError {
         doing: &'static str,
         /// The database.
         database: PathBuf,
-        /// Why.
+        /// What SQLite said.
         source: rusqlite::Error,
     },
     /// The state in the database could not be taken up.
     Store {
-        /// Why.
+        /// The cause, in one sentence.
         message: String,
     },
     /// The address cannot be listened on.
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// A certificate or its key cannot be used.
     Tls {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause, in one sentence.
         message: String,
     },
     /// The operating system gave no randomness.
     NoRandomness {
-        /// Why.
+        /// The cause, in one sentence.
         message: String,
     },
 }

@@ -219,8 +219,7 @@ fn notes(request: &ActRequest, others: i64) -> Option<String> {
 }
 
 fn names(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<String>, Failed> {
-    let mut statement = tx.db.prepare_cached("SELECT name FROM job WHERE id = ?1")?;
-    let name = |job: &JobId| Ok(statement.query_row([job.0], |row| row.get(0))?);
+    let name = |job: &JobId| Ok(super::lookups::name_of(tx.db, *job)?);
     ids.iter().take(MAX_NAMES).map(name).collect()
 }
 

@@ -4,12 +4,14 @@
 //! A client that reaches Slurm speaks to it; every decision and every record is made here, in
 //! one transaction.
 
-use super::allocation_rows::{COLUMNS, find, life_of, step, step_named, view};
 use super::crash_recovery;
+use super::journal;
+use super::journal::allocations::{
+    self as rows, COLUMNS, PlannedAllocations, find, life_of, step, step_named, view,
+};
 use super::last_words;
 use super::leftovers;
 use super::load::parse;
-use super::persist::json;
 use super::refusal::Refusal;
 use super::runners;
 use super::unneeded;
@@ -97,26 +99,9 @@ pub fn schedule(
     }
     refuse_too_many(tx, id, request.count)?;
     let (scheduler, name) = named(tx, id, &request.scheduler, nonce as u32)?;
-    let mut statement = tx.db.prepare_cached(
-        "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, request_key, name, array_task, action_id,
-         start_one_worker_per_node, max_parallel_jobs, status, created_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'planned', ?10)",
-    )?;
-    for task in 0..request.count {
-        statement.insert(params![
-            id.0,
-            run,
-            scheduler,
-            request.key,
-            name,
-            (request.count > 1).then_some(task),
-            action.map(|a| a.0),
-            request.start_one_worker_per_node,
-            request.max_parallel_jobs,
-            tx.now,
-        ])?;
-    }
-    drop(statement);
+    let planned =
+        PlannedAllocations { of: (id, run), scheduler: (scheduler, &name), action, request };
+    rows::plan(tx.db, &planned, tx.now)?;
     let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
     tx.write(id, vec![Change::Event { kind: EventKind::AllocationsPlanned, job: None, data }])?;
     Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
@@ -356,7 +341,7 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrd
             scheduler: parse::<SlurmScheduler>(&definition)?,
             scheduler_id,
             end_seconds: settings.execution.seconds_before_walltime().ceil() as i64,
-            wait_for_server_minutes: settings.wait_for_server_minutes as i64,
+            wait_for_server_minutes: settings.runners.wait_for_server_minutes as i64,
             defaults: settings.slurm_defaults,
             start_one_worker_per_node: one_per_node,
             max_parallel_jobs,
@@ -802,11 +787,6 @@ pub(super) fn scheduler_for(
         number += 1;
     }
     let definition = SlurmScheduler { name: name.clone(), ..wanted.clone() };
-    let row = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)",
-        )?
-        .insert(params![id.0, name, json(Some(&definition))?])?;
+    let row = journal::put_scheduler(tx.db, id, &name, &definition)?;
     Ok((row, name, false))
 }

@@ -1,19 +1,20 @@
 //! `auto_recover`: the server itself decides about a failure while it is reported, in the same
 //! transaction, and lets the job run again where that helps.
 //!
-//! What bounds it: how sure the diagnosis is, budgets (of a job, of a cause of a job, of the
-//! workflow), the most there is to give, and a breaker for each cause. When many jobs fail for the
-//! same passing cause within minutes, one of their retries runs; the others wait until it has
-//! succeeded, and one by one take its place while it fails. All of it is derived from the rows of
-//! `remedy`, so that a restart of the server changes nothing.
+//! What bounds it: how sure the diagnosis is, the most there is to give, and what the engine's
+//! `breaker` makes of the rows of `remedy`: budgets, and a breaker for each cause.
 
 use super::cards::{self, Decided, Failure};
+use super::journal;
 use super::outcomes::{self, By, QueuedRetry};
-use super::remedies::{self, Because};
+use super::read::page;
+use super::remedies;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
-use torc_engine::{Change as Row, End, Judged};
+use torc_engine::{
+    AfterRetry, AutoRetry, Because, Change as Row, End, Judged, RetriesSoFar, Storm,
+};
 use torc_model::api::Capacity;
 use torc_model::chance;
 use torc_model::event::EventKind;
@@ -23,13 +24,6 @@ use torc_model::recovery::{Action, Caps, Policy, RetryOutcome, Tried};
 use torc_model::status::Cause;
 use torc_model::units::Runtime;
 use torc_model::words;
-
-/// So many jobs with the same passing cause open the breaker ...
-const STORM: i64 = 5;
-/// ... when they failed within this time.
-const STORM_MS: i64 = 300_000;
-/// Retries that waited come back spread over this long, so that they are no new storm.
-const SPREAD_MS: i64 = 10_000;
 
 /// A retry that the server decided on.
 pub struct Plan {
@@ -52,7 +46,7 @@ pub fn judge(
     end: &mut End,
 ) -> Result<Option<Plan>, Failed> {
     let workflow = tx.workflow(id)?;
-    let settings = workflow.settings.auto_recover.clone();
+    let settings = workflow.settings.recovery.auto_recover.clone();
     let budget = settings.workflow_budget(workflow.len());
     let is_meant = |cause: Cause| {
         cause != Cause::Canceled
@@ -86,8 +80,8 @@ pub fn judge(
         return Ok(None);
     }
     let cause = decided.diagnosis.common_cause();
-    let used = used(tx, id, failure.ended.run, failure.job, cause)?;
-    if let Some(why) = used.spent(&settings, i64::from(budget), cause) {
+    let so_far = so_far(tx, id, failure.ended.run, RetriesSoFar::new(Some(failure.job), cause))?;
+    if let Some(why) = so_far.spent(&settings, i64::from(budget)) {
         end.judged = Some(Judged::Leave(why));
         return Ok(None);
     }
@@ -100,17 +94,13 @@ pub fn judge(
     let (mut waits, mut is_first_to_wait, mut alike) = (false, false, 0);
     let mut not_before = None;
     if decided.card.action == Action::Again {
-        let storm = storm(tx, id, failure.ended.run, failure.job, cause)?;
-        alike = storm.jobs;
-        waits = storm.jobs >= STORM && storm.probes > 0;
-        is_first_to_wait = waits && storm.waiting == 0;
+        Storm { jobs: alike, waits, is_first_to_wait } = so_far.storm(tx.now);
         let asked = decided.diagnosis.needs.wait_seconds;
         let unit = chance::unit(attempt.0.unsigned_abs());
-        let n = u32::try_from(used.cause).unwrap_or(u32::MAX).saturating_add(1);
         let wait = match waits {
             // Only if the other one is never heard of again.
             true => (settings.max_delay_seconds * 1000.0) as i64,
-            false => settings.wait_ms(n, unit, asked),
+            false => settings.wait_ms(so_far.next_of_cause(), unit, asked),
         };
         not_before = (wait > 0).then_some(end.at + wait);
         if waits {
@@ -122,7 +112,7 @@ pub fn judge(
             text += &format!("; it was asked to wait {asked:.0} s");
         }
     }
-    text += &format!("; retry {} of {} of this job", used.job + 1, settings.max_retries);
+    text += &format!("; retry {} of {} of this job", so_far.next_of_job(), settings.max_retries);
     if let Some(at) = not_before.filter(|_| !waits) {
         text += &format!(", not before {:.1} s from now", (at - end.at) as f64 / 1000.0);
     }
@@ -173,142 +163,72 @@ fn caps(tx: &Tx<'_>, id: WorkflowId, settings: &AutoRecover) -> Result<Caps, Fai
     Ok(caps)
 }
 
-/// Retries of this run that the budgets count.
-struct UsedRetries {
-    job: i64,
-    cause: i64,
-    workflow: i64,
-}
-
-fn used(
+/// Takes in the server's own retries of a run, the oldest first.
+fn so_far<'a>(
     tx: &Tx<'_>,
     id: WorkflowId,
     run: i64,
-    job: JobId,
-    cause: &str,
-) -> rusqlite::Result<UsedRetries> {
+    mut so_far: RetriesSoFar<'a>,
+) -> Result<RetriesSoFar<'a>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT coalesce(sum(job_id = ?3), 0), coalesce(sum(job_id = ?3 AND cause = ?4), 0), count(*)
-         FROM remedy WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = 'auto'",
+        "SELECT id, job_id, cause, action, waits, created_ms, outcome, outcome_ms FROM remedy
+         WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = ?3 ORDER BY id",
     )?;
-    statement.query_row(params![id.0, run, job.0, cause], |row| {
-        Ok(UsedRetries { job: row.get(0)?, cause: row.get(1)?, workflow: row.get(2)? })
-    })
-}
-
-impl UsedRetries {
-    /// Which budget is spent, if one is.
-    fn spent(&self, settings: &AutoRecover, workflow: i64, cause: &str) -> Option<String> {
-        let retries = |count: i64| words::count(count, "retry");
-        if self.cause >= i64::from(settings.max_retries_per_cause) {
-            return Some(format!(
-                "{} for the same cause (`{cause}`) did not help (`max_retries_per_cause`)",
-                retries(self.cause)
-            ));
-        }
-        if self.job >= i64::from(settings.max_retries) {
-            return Some(format!("it had {} in this run (`max_retries`)", retries(self.job)));
-        }
-        (self.workflow >= workflow).then(|| {
-            format!(
-                "the workflow had {} in this run (`max_workflow_retries`)",
-                retries(self.workflow)
-            )
-        })
+    let mut rows = statement.query(params![id.0, run, By::Auto.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let outcome = row.get_ref(6)?.as_str_or_null()?.and_then(RetryOutcome::parse);
+        so_far.see(AutoRetry {
+            row: row.get(0)?,
+            job: JobId(row.get(1)?),
+            cause: row.get_ref(2)?.as_str()?,
+            tried: page::word(row, "action", Tried::parse)?,
+            waits: row.get(4)?,
+            at: row.get(5)?,
+            outcome: outcome.zip(row.get(7)?),
+        });
     }
-}
-
-/// How many jobs fail for a cause just now.
-struct Storm {
-    /// Jobs, this one included, that failed for it lately, since a retry last succeeded.
-    jobs: i64,
-    /// Retries for it that are queued or run and wait for no other.
-    probes: i64,
-    /// Retries for it that wait.
-    waiting: i64,
-}
-
-fn storm(
-    tx: &Tx<'_>,
-    id: WorkflowId,
-    run: i64,
-    job: JobId,
-    cause: &str,
-) -> rusqlite::Result<Storm> {
-    let mut statement = tx.db.prepare_cached(
-        "WITH same AS (SELECT * FROM remedy WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = 'auto'
-            AND cause = ?3 AND action = 'again')
-         SELECT count(DISTINCT iif(created_ms > ?5 AND created_ms >
-                    coalesce((SELECT max(outcome_ms) FROM same WHERE outcome = 'succeeded'), 0)
-                    AND job_id <> ?4, job_id, NULL)) + 1,
-                coalesce(sum(outcome IS NULL AND NOT waits AND job_id <> ?4), 0),
-                coalesce(sum(outcome IS NULL AND waits AND job_id <> ?4), 0)
-         FROM same",
-    )?;
-    statement.query_row(params![id.0, run, cause, job.0, tx.now - STORM_MS], |row| {
-        Ok(Storm { jobs: row.get(0)?, probes: row.get(1)?, waiting: row.get(2)? })
-    })
+    Ok(so_far)
 }
 
 /// A retry has told how it went: those that wait for it go on, or one of them takes its place.
 pub fn settled(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
-    type Columns = (i64, i64, String, Option<String>, String);
+    type Columns = (i64, i64, String, Option<String>, String, String);
     let found: Option<Columns> = tx
         .db
         .prepare_cached(
-            "SELECT workflow_id, run_id, cause, outcome, made_by FROM remedy WHERE id = ?1 AND action = 'again'",
+            "SELECT workflow_id, run_id, cause, outcome, made_by, action FROM remedy WHERE id = ?1",
         )?
-        .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))
+        .query_row([row], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?))
+        })
         .optional()?;
-    let Some((workflow, run, cause, outcome, by)) = found else { return Ok(()) };
-    if by != "auto" {
-        return Ok(());
-    }
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, job_id FROM remedy WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = 'auto' AND cause = ?3
-         AND outcome IS NULL AND waits ORDER BY id",
-    )?;
-    let waiting: Vec<(i64, JobId)> = statement
-        .query_map(params![workflow, run, cause], |r| Ok((r.get(0)?, JobId(r.get(1)?))))?
-        .collect::<rusqlite::Result<_>>()?;
-    if waiting.is_empty() {
+    let Some((workflow, run, cause, outcome, by, tried)) = found else { return Ok(()) };
+    if by != By::Auto.as_str() || Tried::parse(&tried) != Some(Tried::Again) {
         return Ok(());
     }
     let id = WorkflowId(workflow);
-    let has_passed = outcome.as_deref() == Some(RetryOutcome::Succeeded.as_str());
-    if has_passed {
-        for (row, job) in &waiting {
-            let spread = chance::unit(row.unsigned_abs()) * SPREAD_MS as f64;
-            go_on(tx, id, *row, *job, tx.now + spread as i64)?;
+    let settings = tx.workflow(id)?.settings.recovery.auto_recover.clone();
+    let so_far = so_far(tx, id, run, RetriesSoFar::new(None, &cause))?;
+    match so_far.after(outcome.as_deref().and_then(RetryOutcome::parse), &settings, tx.now) {
+        AfterRetry::Nothing => Ok(()),
+        AfterRetry::OneGoesOn(row, job, at) => go_on(tx, id, row, job, at),
+        AfterRetry::AllGoOn(waiting) => {
+            for (row, job, at) in &waiting {
+                go_on(tx, id, *row, *job, *at)?;
+            }
+            let data = json!({
+                "cause": cause, "jobs": waiting.len(),
+                "why": format!("a retry succeeded: {} that waited for it {} on",
+                    words::count(waiting.len() as i64, "other"), if waiting.len() == 1 { "goes" } else { "go" }),
+            });
+            tx.write(id, vec![Row::Event { kind: EventKind::RecoveryResumed, job: None, data }])
         }
-        let data = json!({
-            "cause": cause, "jobs": waiting.len(),
-            "why": format!("a retry succeeded: {} that waited for it {} on",
-                words::count(waiting.len() as i64, "other"), if waiting.len() == 1 { "goes" } else { "go" }),
-        });
-        return tx
-            .write(id, vec![Row::Event { kind: EventKind::RecoveryResumed, job: None, data }]);
     }
-    let probes: i64 = tx
-        .db
-        .prepare_cached(
-            "SELECT count(*) FROM remedy WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = 'auto' AND cause = ?3
-             AND outcome IS NULL AND NOT waits AND action = 'again'",
-        )?
-        .query_row(params![workflow, run, cause], |r| r.get(0))?;
-    if probes == 0
-        && let Some((row, job)) = waiting.first()
-    {
-        let settings = tx.workflow(id)?.settings.auto_recover.clone();
-        let wait = settings.wait_ms(2, chance::unit(row.unsigned_abs()), None);
-        go_on(tx, id, *row, *job, tx.now + wait)?;
-    }
-    Ok(())
 }
 
 /// Lets one retry wait no longer.
 fn go_on(tx: &mut Tx<'_>, id: WorkflowId, row: i64, job: JobId, at: i64) -> Result<(), Failed> {
-    tx.db.prepare_cached("UPDATE remedy SET waits = 0 WHERE id = ?1")?.execute([row])?;
+    journal::remedy_goes_on(tx.db, row)?;
     let Some(index) = tx.workflow(id)?.find(job) else { return Ok(()) };
     tx.apply(id, |workflow, _, _| {
         workflow.delay(index, Some(at));

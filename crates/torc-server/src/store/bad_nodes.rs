@@ -4,13 +4,10 @@
 use super::Store;
 use super::names;
 use super::refusal::Refusal;
-use super::runners::LEASE_SECONDS;
-use super::writer::{Failed, Runner, Tx};
+use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, params};
-use serde_json::json;
-use torc_engine::{Burnt, Change, Gate, QUARANTINE_MS, Quarantine, RunnerChange};
+use torc_engine::{Burnt, Gate, QUARANTINE_MS, Quarantine, RunnerEvent};
 use torc_model::api::{QuarantineRequest, QuarantineView};
-use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{Cause, Outcome};
 
@@ -26,29 +23,11 @@ pub fn ended(
     cause: Option<Cause>,
     seconds: f64,
 ) -> Result<(), Failed> {
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    if !known.conduct.ended(job, attempt, cause, seconds) {
-        return Ok(());
-    }
-    let (host, conduct) = (known.host.clone(), known.conduct.clone());
-    let elsewhere = others(tx, id, &host).map(|(_, other)| other.conduct.successes()).sum();
-    match conduct.judge(elsewhere, tx.now) {
+    let clocks = tx.clocks();
+    match tx.state.runners.judge(runner, (job, attempt), (cause, seconds), clocks) {
         None => Ok(()),
         Some(Burnt { attempts, quarantine: kept }) => quarantine(tx, id, runner, &attempts, kept),
     }
-}
-
-/// Runners of this workflow on other machines that are there and get work.
-fn others<'a>(
-    tx: &'a Tx<'_>,
-    id: WorkflowId,
-    host: &'a str,
-) -> impl Iterator<Item = (RunnerId, &'a Runner)> {
-    let in_contact = tx.uptime - LEASE_SECONDS * 1000;
-    tx.state.runners.of(id).filter(move |(_, other)| {
-        let is_there = other.heard.is_some_and(|heard| heard >= in_contact);
-        other.host != host && other.conduct.quarantine().is_none() && is_there
-    })
 }
 
 impl Store {
@@ -86,7 +65,10 @@ fn set(
     let until = tx.now + seconds * 1000;
     for runner in &runners {
         match request.release {
-            true => release(tx, *runner)?,
+            true => {
+                let changes = tx.state.runners.step(*runner, RunnerEvent::Released);
+                tx.write(id, changes)?;
+            }
             false => {
                 let kept = Quarantine { why: why.to_owned(), until };
                 quarantine(tx, id, *runner, &[], kept)?;
@@ -104,21 +86,18 @@ fn quarantine(
     burnt: &[(JobId, AttemptId)],
     kept: Quarantine,
 ) -> Result<(), Failed> {
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    known.conduct.keep_away(kept.clone());
-    let host = known.host.clone();
+    if !tx.state.runners.contains_key(&runner) {
+        return Ok(());
+    }
     let mut again = 0;
     for (job, attempt) in burnt {
         let Some(index) = tx.workflow(id)?.find(*job) else { continue };
         let rule = rule_of(tx, *attempt)?;
         again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, rule, now)))?);
     }
-    let data = json!({
-        "runner_id": runner, "hostname": host, "why": kept.why, "until_ms": kept.until, "refunded": burnt.len(),
-        "queued_again": again,
-    });
-    let kept = Change::Runner(runner, RunnerChange::Quarantine(Some(kept)));
-    tx.write(id, vec![kept, Change::Event { kind: EventKind::RunnerQuarantined, job: None, data }])
+    let event = RunnerEvent::Quarantined(kept, burnt.len(), again);
+    let changes = tx.state.runners.step(runner, event);
+    tx.write(id, changes)
 }
 
 /// The rule that retried an attempt, if one did.
@@ -133,38 +112,19 @@ fn rule_of(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
 }
 
 /// Why a runner gets no work, if it is kept from it. When its time is over it is tried again.
-pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, Failed> {
-    let Some(known) = tx.state.runners.get(&runner) else { return Ok(None) };
-    match known.conduct.gate(tx.now) {
-        Gate::Open => Ok(None),
+pub fn quarantined(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+) -> Result<Option<String>, Failed> {
+    let (gate, changes) = tx.state.runners.gate(runner, tx.now);
+    if !changes.is_empty() {
+        tx.write(id, changes)?;
+    }
+    Ok(match gate {
+        Gate::Open | Gate::Over => None,
         Gate::Closed { seconds, why } => {
-            Ok(Some(format!("this runner gets no work for another {seconds} s: {why}")))
+            Some(format!("this runner gets no work for another {seconds} s: {why}"))
         }
-        Gate::Over => {
-            release(tx, runner)?;
-            Ok(None)
-        }
-    }
-}
-
-/// Lets a runner get work again, with an empty record.
-fn release(tx: &mut Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
-    if !known.conduct.release() {
-        return Ok(());
-    }
-    let (id, host) = (known.workflow, known.host.clone());
-    let data = json!({"runner_id": runner, "hostname": host});
-    let free = Change::Runner(runner, RunnerChange::Quarantine(None));
-    tx.write(id, vec![free, Change::Event { kind: EventKind::RunnerTriedAgain, job: None, data }])
-}
-
-/// The runners on the same machine, when there are others on other machines that a retry may
-/// prefer.
-pub fn neighbours(tx: &Tx<'_>, id: WorkflowId, runner: &Runner) -> Vec<RunnerId> {
-    if others(tx, id, &runner.host).next().is_none() {
-        return Vec::new();
-    }
-    let here = tx.state.runners.of(id).filter(|(_, other)| other.host == runner.host);
-    here.map(|(id, _)| id).collect()
+    })
 }

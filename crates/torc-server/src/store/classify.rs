@@ -2,17 +2,17 @@
 //! came of them.
 
 use super::cards;
+use super::journal::{self, VerdictRow};
 use super::load::parse;
 use super::people::refuse_archived;
-use super::persist::json;
 use super::refusal::Refusal;
-use super::remedies::{self, Because};
+use super::remedies;
 use super::waiting::{Waiting, waiting};
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use torc_engine::Change as Row;
+use torc_engine::{Because, Change as Row};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -67,7 +67,14 @@ pub fn classify(
         agent,
     };
     let all = waiting(tx.db, id, None)?;
-    decide(tx, id, &all, &request.classifications, HashMap::new(), &speaker, request.dry_run)
+    let session = VerdictBatch {
+        all: &all,
+        verdicts: &request.classifications,
+        rulings: HashMap::new(),
+        speaker: &speaker,
+        dry_run: request.dry_run,
+    };
+    decide(tx, id, session)
 }
 
 /// Decides what needs neither a person nor an agent: by the same card as `recover`, where its
@@ -114,7 +121,9 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
         });
     }
     let speaker = Speaker { by: MEMORY.into(), agent: Some(MEMORY.into()), author: Author::Memory };
-    decide(tx, id, &all, &verdicts, rulings, &speaker, dry_run)
+    let session =
+        VerdictBatch { all: &all, verdicts: &verdicts, rulings, speaker: &speaker, dry_run };
+    decide(tx, id, session)
 }
 
 /// What is known about a failure without asking.
@@ -175,7 +184,14 @@ pub fn by_hand(
         evidence: Vec::new(),
     };
     let speaker = Speaker { by: author(None, None), agent: None, author: Author::Person };
-    decide(tx, id, &all, &[asked], HashMap::new(), &speaker, false)?;
+    let session = VerdictBatch {
+        all: &all,
+        verdicts: &[asked],
+        rulings: HashMap::new(),
+        speaker: &speaker,
+        dry_run: false,
+    };
+    decide(tx, id, session)?;
     Ok(true)
 }
 
@@ -194,18 +210,25 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<f64, Failed> {
             .hint("set `use_pending_failed: true` in the spec")
             .into());
     }
-    Ok(settings.classification_threshold)
+    Ok(settings.recovery.classification_threshold)
+}
+
+/// Verdicts of one speaker on the failures of a workflow that wait for one.
+struct VerdictBatch<'a> {
+    all: &'a [Waiting],
+    verdicts: &'a [Classification],
+    /// Those that follow from what is known already.
+    rulings: HashMap<JobId, Ruling>,
+    speaker: &'a Speaker,
+    dry_run: bool,
 }
 
 fn decide(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    all: &[Waiting],
-    verdicts: &[Classification],
-    mut rulings: HashMap<JobId, Ruling>,
-    speaker: &Speaker,
-    dry_run: bool,
+    session: VerdictBatch<'_>,
 ) -> Result<ClassifyView, Failed> {
+    let VerdictBatch { all, verdicts, mut rulings, speaker, dry_run } = session;
     let chosen = expand(tx.db, id, all, verdicts)?;
     let caps = remedies::caps(tx.db, id, &RecoverRequest::default())?;
     let retries = agent_retries(tx, id)?;
@@ -413,12 +436,7 @@ fn write_down(
     speaker: &Speaker,
 ) -> Result<i64, Failed> {
     let Decided { waiting, asked, ruling } = one;
-    tx.db
-        .prepare_cached(
-            "UPDATE classification SET state = 'superseded', decided_ms = ?2, decided_by = ?3
-             WHERE job_id = ?1 AND state = 'held'",
-        )?
-        .execute(params![waiting.job.0, tx.now, speaker.by])?;
+    journal::supersede_verdicts(tx.db, waiting.job, &speaker.by, tx.now)?;
     let state =
         if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied };
     let evidence: Vec<String> = asked
@@ -427,33 +445,24 @@ fn write_down(
         .take(MOST_EVIDENCE)
         .map(|text| untrusted::line(text, LONGEST_EVIDENCE))
         .collect();
-    Ok(tx
-        .db
-        .prepare_cached(
-            "INSERT INTO classification (workflow_id, job_id, run_id, attempt_id, action, state, made_by, agent, reason,
-             confidence, evidence, changes, fingerprint, family, note, created_ms, decided_ms, follows)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-        )?
-        .insert(params![
-            id.0,
-            waiting.job.0,
-            waiting.run,
-            waiting.number,
-            ruling.action.as_str(),
-            state.as_str(),
-            speaker.by,
-            speaker.agent,
-            asked.reason.as_ref().map(|reason| untrusted::line(reason, LONGEST_REASON)),
-            asked.confidence,
-            json(Some(&evidence))?,
-            json(Some(&ruling.changes))?,
-            waiting.fingerprint.id,
-            waiting.fingerprint.family,
-            ruling.note,
-            tx.now,
-            (!ruling.is_held).then_some(tx.now),
-            waiting.attempt,
-        ])?)
+    let verdict = VerdictRow {
+        job: waiting.job,
+        tried: (waiting.run, waiting.number),
+        action: ruling.action,
+        state,
+        by: (&speaker.by, speaker.agent.as_deref()),
+        reason: asked.reason.as_ref().map(|reason| untrusted::line(reason, LONGEST_REASON)),
+        confidence: asked.confidence,
+        evidence: &evidence,
+        changes: &ruling.changes,
+        print: (&waiting.fingerprint.id, &waiting.fingerprint.family),
+        note: ruling.note.as_deref(),
+        created: tx.now,
+        decided: ((!ruling.is_held).then_some(tx.now), None),
+        follows: waiting.attempt,
+        outcome: (None, None),
+    };
+    Ok(journal::insert_verdict(tx.db, id, &verdict)?)
 }
 
 /// The move itself, with its changes and its event.
@@ -567,10 +576,6 @@ pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
 }
 
 fn settle(tx: &Tx<'_>, row: i64, state: ClassificationState, by: &str) -> rusqlite::Result<()> {
-    tx.db
-        .prepare_cached(
-            "UPDATE classification SET state = ?2, decided_by = ?3, decided_ms = ?4 WHERE id = ?1",
-        )?
-        .execute(params![row, state.as_str(), by, tx.now])?;
+    journal::decide_verdict(tx.db, row, state, by, tx.now)?;
     Ok(())
 }

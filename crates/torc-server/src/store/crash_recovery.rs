@@ -4,19 +4,22 @@
 //! Each runner and each workflow is one transaction; running it again finds nothing to do and
 //! writes nothing.
 
+use super::journal::{self, RunnerRow};
 use super::leftovers;
 use super::load;
 use super::reservations;
-use super::runners::{self, LEASE_SECONDS};
-use super::writer::{Failed, Holdup, Tx};
+use super::runners;
+use super::writer::{Failed, Tx};
 use crate::boot::identity;
 use crate::slow_files;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use torc_engine::{End, JobIx, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
+use torc_engine::{
+    End, Holdup, JobIx, LEASE_MS, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
+};
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::attempt::{Ending, Output};
 use torc_model::files;
@@ -79,7 +82,7 @@ impl Suspect {
 
 /// The batch system has this long to say why a runner in an allocation is gone, before "gone" is
 /// all there is.
-const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
+const SCHEDULER_FIRST_MS: i64 = LEASE_MS;
 /// A process that hangs in the kernel is waited for in the next sweep.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -350,7 +353,7 @@ pub fn judge(
         pid: suspect.pid,
         last_seen: known.heard.unwrap_or(suspect.heard),
         server_boot: tx.state.boot,
-        lease: LEASE_SECONDS * 1000,
+        lease: LEASE_MS,
         disown: suspect.disown,
         process: suspect.process,
         in_allocation: suspect.in_allocation,
@@ -448,10 +451,9 @@ pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Ve
     let mut statement = db.prepare_cached(&format!(
         "SELECT j.workflow_id
          FROM job j LEFT JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
-         WHERE {within} AND CASE
-            WHEN j.status = 2 THEN live.state IS NOT 'queued'
-            WHEN j.status IN (3, 4) THEN live.state IS NULL OR live.state = 'queued'
-            ELSE live.state IS NOT NULL END
+         WHERE {within} AND (j.status = 2 AND live.state IS NOT 'queued'
+            OR j.status IN (3, 4) AND (live.state IS NULL OR live.state = 'queued')
+            OR j.status NOT IN (2, 3, 4) AND live.state IS NOT NULL)
          UNION
          SELECT j.workflow_id
          FROM job j JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
@@ -585,18 +587,18 @@ fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
         .prepare_cached("SELECT id FROM compute_node WHERE register_key = ?1")?
         .query_row([&key], |row| row.get(0))
         .optional()?;
-    let row = match known {
-        Some(row) => row,
-        None => tx
-            .db
-            .prepare_cached(
-                "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity,
-                 output_dir, started_ms, last_seen_ms, ended_ms, end_reason)
-                 VALUES (?1, ?2, 'unknown', '', 0, 0, 'recovery', '{}', '', ?3, ?3, ?3, 'stands for an unknown runner')",
-            )?
-            .insert(params![id.0, key, tx.now])?,
+    if let Some(row) = known {
+        return Ok(RunnerId(row));
+    }
+    let unknown = RunnerRow {
+        key: &key,
+        host: "unknown",
+        started: tx.now,
+        last_seen: tx.now,
+        end: Some((tx.now, "stands for an unknown runner")),
+        ..RunnerRow::default()
     };
-    Ok(RunnerId(row))
+    Ok(journal::insert_runner(tx.db, id, &unknown)?)
 }
 
 /// Ends reservations whose time has come, or all of them at boot: their holders were cut off.

@@ -4,16 +4,16 @@ use super::access_groups;
 use super::facts::{self, FileFact};
 use super::history::History;
 use super::job_rows::{JobInserter, NewRow, engine_job};
+use super::journal::{self, ActionRow, NewWorkflowRow, remember};
 use super::named::Named;
-use super::persist::{json, remember};
 use super::refusal::Refusal;
 use super::shared_outputs;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use serde::Deserialize;
-use torc_engine::{CompiledHandler, HandlerIx, JobIx, NewAction, NewAttempt, NewJob, Workflow};
+use torc_engine::{CompiledHandler, JobIx, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
-use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::status::{ActionState, Origin};
 
@@ -85,16 +85,7 @@ pub fn create(
     let maker = request.maker.as_ref();
     let mut warnings = warnings;
     warnings.extend(access_groups::share_new(tx, id, &plan.access_groups, maker)?);
-    super::families::insert(tx.db, id, &plan.families)?;
-    let named = Named {
-        requirements: insert_requirements(tx.db, id, &plan)?,
-        handlers: insert_handlers(tx.db, id, &plan)?,
-        schedulers: insert_schedulers(tx.db, id, &plan)?,
-        files: insert_files(tx.db, id, &plan)?,
-        user_data: insert_user_data(tx.db, id, &plan)?,
-        families: (0..plan.families.len() as u32).collect(),
-        handler_indexes: (0..plan.failure_handlers.len()).map(HandlerIx::new).collect(),
-    };
+    let named = super::named::fresh(tx.db, id, &plan)?;
     let seen: Vec<FileFact> =
         seen.iter().zip(&named.files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
     facts::record(tx.db, &seen)?;
@@ -157,9 +148,7 @@ pub fn create(
     super::revise::write_revision(tx, id, 1, Some(&user), &counts)?;
     // Last, because a row is written as a whole whenever a part of it changes, and this may be tens
     // of megabytes.
-    tx.db
-        .prepare_cached("UPDATE workflow SET spec = ?2, typical_ms = ?3 WHERE id = ?1")?
-        .execute(params![id.0, spec, typical_ms])?;
+    journal::set_spec(tx.db, id, &spec, typical_ms)?;
     Ok(WorkflowCreated { id, name, job_count, run_id, warnings })
 }
 
@@ -198,102 +187,14 @@ fn insert_workflow(
     key: Option<&str>,
     plan: &Plan,
 ) -> rusqlite::Result<WorkflowId> {
-    let user = owner(request, plan);
-    tx.db
-        .prepare_cached(
-            "INSERT INTO workflow (name, user, description, project, metadata, directory, settings, spec, created_ms,
-             create_key, job_count, spec_path) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?
-        .execute(params![
-            plan.name,
-            user,
-            plan.description,
-            plan.project,
-            plan.metadata.as_ref().map(ToString::to_string),
-            request.directory,
-            json(Some(&plan.settings))?,
-            "",
-            tx.now,
-            key,
-            plan.jobs.len() as i64,
-            request.spec_path,
-        ])?;
-    Ok(WorkflowId(tx.db.last_insert_rowid()))
-}
-
-fn insert_requirements(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO resource_requirements (workflow_id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )?;
-    plan.resource_requirements
-        .iter()
-        .map(|r| {
-            let memory = r.memory.map(|m| m.0 as i64);
-            let runtime = r.runtime.map(|t| t.0 as i64);
-            statement.insert(params![
-                id.0,
-                r.name,
-                r.num_cpus,
-                r.num_gpus,
-                r.num_nodes,
-                memory,
-                runtime
-            ])
-        })
-        .collect()
-}
-
-fn insert_handlers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)",
-    )?;
-    plan.failure_handlers
-        .iter()
-        .map(|h| statement.insert(params![id.0, h.name, json(Some(&h.rules))?]))
-        .collect()
-}
-
-fn insert_schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)",
-    )?;
-    plan.slurm_schedulers
-        .iter()
-        .map(|s| statement.insert(params![id.0, s.name, json(Some(s))?]))
-        .collect()
-}
-
-fn insert_files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO file (workflow_id, name, path, min_size) VALUES (?1, ?2, ?3, ?4)",
-    )?;
-    plan.files
-        .iter()
-        .map(|f| statement.insert(params![id.0, f.name, f.path, signed(f.min_size)]))
-        .collect()
-}
-
-/// As the database takes it.
-pub(super) fn signed(size: u64) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
-}
-
-fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)",
-    )?;
-    plan.user_data
-        .iter()
-        .map(|u| {
-            statement.insert(params![
-                id.0,
-                u.name,
-                u.data.as_ref().map(ToString::to_string),
-                u.is_ephemeral
-            ])
-        })
-        .collect()
+    let row = NewWorkflowRow {
+        user: owner(request, plan),
+        directory: request.directory.as_deref(),
+        spec_path: request.spec_path.as_deref(),
+        key,
+        at: tx.now,
+    };
+    journal::insert_workflow(tx.db, plan, &row)
 }
 
 fn insert_jobs(
@@ -339,7 +240,7 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
             recovery: None,
             at: tx.now,
         };
-        super::persist::queue(tx.db, workflow.id, &new)?;
+        super::journal::queue(tx.db, workflow.id, &new)?;
     }
     Ok(())
 }
@@ -351,21 +252,18 @@ fn insert_actions(
     first: i64,
     workflow: &mut Workflow,
 ) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, state)
-         VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
-    )?;
     for action in &plan.actions {
-        let jobs: Vec<i64> = action.jobs.iter().map(|j| first + *j as i64).collect();
-        let row = statement.insert(params![
-            id.0,
-            action.trigger.as_str(),
-            json(Some(&action.what))?,
-            json(Some(&jobs))?,
-            action.persistent,
-        ])?;
+        let jobs: Vec<JobId> = action.jobs.iter().map(|j| JobId(first + *j as i64)).collect();
+        let row = ActionRow {
+            trigger: action.trigger,
+            what: &action.what,
+            jobs: &jobs,
+            persistent: action.persistent,
+            is_recovery: false,
+        };
+        let row = journal::insert_action(db, id, &row)?;
         workflow.add_action(NewAction {
-            id: ActionId(row),
+            id: row,
             trigger: action.trigger,
             jobs: action.jobs.iter().map(|j| JobIx::new(*j)).collect(),
             persistent: action.persistent,

@@ -14,6 +14,7 @@ pub use stored::timeout;
 
 use super::facts::{self, FileFact, Uses};
 use super::load::parse;
+use super::lookups;
 use super::map;
 use super::named::Said;
 use super::refusal::Refusal;
@@ -140,7 +141,7 @@ impl Difference {
         let next_job = tx.state.next_job;
         let mut jobs = match wanted {
             Wanted::Same(uses) => {
-                let mut jobs = Jobs::stored(tx.db, id)?;
+                let mut jobs = JobDefinitions::stored(tx.db, id)?;
                 jobs.use_files(uses, &files);
                 jobs.note_files(tx.db, id, &mut files)?;
                 jobs.note_stored_data(tx.db, id)?;
@@ -148,7 +149,7 @@ impl Difference {
             }
             Wanted::Other(plan) => {
                 facts::find_rows(tx.db, id, plan, &mut files)?;
-                let mut jobs = Jobs::planned(tx, id, head, plan, &files, next_job)?;
+                let mut jobs = JobDefinitions::planned(tx, id, head, plan, &files, next_job)?;
                 jobs.note_files(tx.db, id, &mut files)?;
                 jobs.note_planned_data(tx.db, plan, &Said::new(&head.spec))?;
                 jobs
@@ -199,16 +200,13 @@ impl Names<'_> {
         if let (Some(plan), Some(at)) = (self.plan, job.plan) {
             return Ok(plan.jobs[at].name.clone());
         }
-        let id = job.id.map_or(0, |id| id.0);
-        self.db
-            .prepare_cached("SELECT name FROM job WHERE id = ?1")?
-            .query_row([id], |row| row.get(0))
+        lookups::name_of(self.db, job.id.unwrap_or(JobId(0)))
     }
 }
 
 /// The comparison under way.
 #[derive(Default)]
-struct Jobs {
+struct JobDefinitions {
     list: Vec<OneJob>,
     /// Numbers by row.
     by_id: HashMap<JobId, u32, RandomState>,
@@ -236,7 +234,7 @@ fn was_removed(row: &Row<'_>, reason: usize, afterwards: usize) -> rusqlite::Res
         || text(row, afterwards)? == Some(Afterwards::Remove.as_str()))
 }
 
-impl Jobs {
+impl JobDefinitions {
     /// The jobs as they are: the spec is the one that the workflow has.
     fn stored(db: &Connection, id: WorkflowId) -> rusqlite::Result<Self> {
         let mut jobs = Self::default();
@@ -429,10 +427,9 @@ impl Jobs {
             return Ok(());
         }
         let mut names = Vec::with_capacity(self.list.len());
-        let mut find = db.prepare_cached("SELECT name FROM job WHERE id = ?1")?;
         for job in &self.list {
             let name: Option<String> = match job.id {
-                Some(id) => Some(find.query_row([id.0], |row| row.get(0))?),
+                Some(id) => Some(lookups::name_of(db, id)?),
                 None => None,
             };
             names.push(name);
@@ -522,9 +519,7 @@ impl Jobs {
             return Ok(name.clone());
         }
         let name: String = match self.list[number as usize].id {
-            Some(id) => db
-                .prepare_cached("SELECT name FROM job WHERE id = ?1")?
-                .query_row([id.0], |row| row.get(0))?,
+            Some(id) => lookups::name_of(db, id)?,
             // Every new job's name is known from the plan.
             None => String::new(),
         };

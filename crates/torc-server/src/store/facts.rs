@@ -1,9 +1,9 @@
 //! What the disk says about a workflow's files, and what that means for the jobs that read and write
 //! them.
 
-use super::create::signed;
+use super::journal::{self, size};
 use foldhash::fast::RandomState;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
@@ -222,7 +222,7 @@ pub fn find_rows(
     while let Some(row) = rows.next()? {
         let Some(at) = at.get(row.get_ref(1)?.as_str()?) else { continue };
         let has_moved = row.get_ref(2)?.as_str()? != files[*at].path;
-        let is_resized = row.get::<_, i64>(6)? != signed(plan.files[*at].min_size);
+        let is_resized = row.get::<_, i64>(6)? != size(plan.files[*at].min_size);
         known.push((*at, row.get(0)?, has_moved, is_resized, recorded(row, 3)?));
     }
     for (at, id, has_moved, is_resized, recorded) in known {
@@ -294,12 +294,9 @@ fn hash(path: &Path) -> std::io::Result<String> {
 /// Writes down what was seen of files that no job writes, and of written ones that were changed
 /// afterwards: the jobs that read those have been opened again.
 pub fn record(db: &Connection, files: &[FileFact]) -> rusqlite::Result<()> {
-    let mut update =
-        db.prepare_cached("UPDATE file SET mtime_ms = ?2, size = ?3, hash = ?4 WHERE id = ?1")?;
     for file in files.iter().filter(|file| file.is_news()) {
-        let found = file.found.as_ref();
-        let hash = found.and_then(|f| f.hash.as_deref());
-        update.execute(params![file.id, found.map(|f| f.mtime_ms), found.map(|f| f.size), hash])?;
+        let found = file.found.as_ref().map(|f| (f.mtime_ms, f.size, f.hash.as_deref()));
+        journal::file_seen(db, file.id, found)?;
     }
     Ok(())
 }

@@ -3,23 +3,11 @@
 use super::Store;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, params};
 use std::sync::Arc;
 use torc_model::ids::WorkflowId;
 
 /// Jobs of each family per status, by the family's number and the status' integer.
 pub type FamilyCounts = Vec<[u32; 11]>;
-
-/// Writes the names of a workflow's families; earlier ones are replaced.
-pub fn insert(db: &Connection, id: WorkflowId, names: &[String]) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM family WHERE workflow_id = ?1")?.execute([id.0])?;
-    let mut insert =
-        db.prepare_cached("INSERT INTO family (workflow_id, number, name) VALUES (?1, ?2, ?3)")?;
-    for (number, name) in names.iter().enumerate() {
-        insert.execute(params![id.0, number as i64, name])?;
-    }
-    Ok(())
-}
 
 impl Store {
     /// Counts the jobs of a workflow that the engine has in memory, by family. `families` holds the

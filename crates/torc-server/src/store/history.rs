@@ -1,6 +1,7 @@
 //! How long the jobs of an earlier workflow of the same name took: a new one begins with that
 //! knowledge.
 
+use super::journal;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use torc_engine::FamilyTime;
@@ -76,11 +77,7 @@ pub fn write_families(
     id: WorkflowId,
     families: &[FamilyTime],
 ) -> rusqlite::Result<()> {
-    let mut update = db.prepare_cached(
-        "UPDATE family SET estimate_ms = ?3, estimate_run = ?4 WHERE workflow_id = ?1 AND number = ?2",
-    )?;
-    for (number, time) in families.iter().enumerate().filter(|(_, time)| time.ms > 0) {
-        update.execute(params![id.0, number as i64, time.ms, time.run])?;
-    }
+    let known = families.iter().enumerate().filter(|(_, time)| time.ms > 0);
+    journal::family_times(db, id, known.map(|(number, time)| (number as u32, *time)))?;
     Ok(())
 }

@@ -4,16 +4,17 @@
 //! What was ready or ran there is uninitialized here, because nothing of it runs here: `torc run` opens it.
 
 use super::create::{self, Creation};
-use super::persist::json;
+use super::journal::{self, ImportedAttempt, ImportedJob, RunnerRow, VerdictRow};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use std::collections::{HashMap, HashSet};
+use torc_engine::NotedAdjustment;
 use torc_model::api::{AttemptView, EventView, JobView, Past, RunnerView, WorkflowCreated};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::Plan;
 use torc_model::recovery::{AdjustmentView, ClassificationView};
-use torc_model::status::{Adjustable, JobStatus};
+use torc_model::status::JobStatus;
 
 /// Rows of this server by the ids of the other one.
 struct Ids {
@@ -69,9 +70,7 @@ pub fn import(
     }
     for data in &past.user_data {
         let text = data.data.as_ref().filter(|data| !data.is_null()).map(ToString::to_string);
-        tx.db
-            .prepare_cached("UPDATE user_data SET data = ?3 WHERE workflow_id = ?1 AND name = ?2")?
-            .execute(params![created.id.0, data.name, text])?;
+        journal::import_user_data(tx.db, created.id, &data.name, text.as_deref())?;
     }
     created.run_id = ids.jobs(tx, past)?;
     // The rows were written behind the engine's back.
@@ -94,25 +93,18 @@ fn jobs_by_name(
 impl Ids {
     fn runner(&mut self, tx: &mut Tx<'_>, runner: &RunnerView) -> Result<(), Failed> {
         let ended = runner.ended_ms.unwrap_or(runner.last_seen_ms);
-        let row = tx
-            .db
-            .prepare_cached(
-                "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity,
-                 output_dir, started_ms, last_seen_ms, ended_ms, end_reason)
-                 VALUES (?1, ?2, ?3, '', ?4, 0, ?5, ?6, '', ?7, ?8, ?9, ?10)",
-            )?
-            .insert(params![
-                self.workflow.0,
-                format!("import-{}-{}", self.workflow, runner.id),
-                runner.hostname,
-                runner.pid,
-                runner.kind.as_str(),
-                json(Some(&runner.capacity))?,
-                runner.started_ms,
-                runner.last_seen_ms,
-                ended,
-                runner.end_reason.as_deref().unwrap_or("imported"),
-            ])?;
+        let past = RunnerRow {
+            key: &format!("import-{}-{}", self.workflow, runner.id),
+            host: &runner.hostname,
+            process: (runner.pid, 0),
+            kind: Some(runner.kind),
+            capacity: runner.capacity.clone(),
+            started: runner.started_ms,
+            last_seen: runner.last_seen_ms,
+            end: Some((ended, runner.end_reason.as_deref().unwrap_or("imported"))),
+            ..RunnerRow::default()
+        };
+        let row = journal::insert_runner(tx.db, self.workflow, &past)?.0;
         self.runners.insert(runner.id, row);
         Ok(())
     }
@@ -134,60 +126,18 @@ impl Ids {
         }
         let row = tx.state.next_attempt;
         tx.state.next_attempt += 1;
-        // A path names a file of the machine that it came from; only the owner of this server may say
-        // that it is one of this machine.
-        let path = |path: &Option<String>| path.clone().filter(|_| keeps_paths);
-        tx.db
-            .prepare_cached(
-                "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms,
-                 not_before_ms, recovery, compute_node_id, claimed_ms, started_ms, pid, memory_bytes,
-                 time_limit_seconds, ended_ms, ended_by, return_code, signal, cause, detail, error, evidence,
-                 exec_seconds, cpu_seconds, peak_memory_bytes, peak_cpu_percent, stdout_path, stderr_path, stderr_tail,
-                 outcome, decision, rule, script, steps, stderr_tail_start, observed)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39)",
-            )?
-            .execute(params![
-                row,
-                self.workflow.0,
-                job.0,
-                attempt.run_id,
-                attempt.attempt_id,
-                attempt.state.as_str(),
-                attempt.origin.as_str(),
-                attempt.retry_of.and_then(|of| self.attempts.get(&of)),
-                attempt.created_ms,
-                attempt.not_before_ms,
-                json(attempt.recovery.as_ref())?,
-                attempt.compute_node_id.and_then(|of| self.runners.get(&of)),
-                attempt.claimed_ms,
-                attempt.started_ms,
-                attempt.pid,
-                attempt.memory_bytes,
-                attempt.time_limit_seconds,
-                ended,
-                by.as_str(),
-                attempt.return_code,
-                attempt.signal,
-                attempt.cause.map(|cause| cause.as_str()),
-                attempt.detail.map(|detail| detail.as_str()),
-                attempt.error,
-                if attempt.evidence.is_empty() { None } else { json(Some(&attempt.evidence))? },
-                attempt.exec_seconds,
-                attempt.cpu_seconds,
-                attempt.peak_memory_bytes,
-                attempt.peak_cpu_percent,
-                path(&attempt.stdout_path),
-                path(&attempt.stderr_path),
-                attempt.stderr_tail,
-                attempt.outcome.map(|outcome| outcome.as_str()),
-                attempt.decision,
-                attempt.rule,
-                json(attempt.script.as_ref())?,
-                attempt.steps.as_ref().map(ToString::to_string),
-                attempt.stderr_tail_start,
-                json(attempt.observed.as_ref())?,
-            ])?;
+        let new = ImportedAttempt {
+            row,
+            workflow: self.workflow,
+            job: *job,
+            retry_of: attempt.retry_of.and_then(|of| self.attempts.get(&of)).copied(),
+            runner: attempt.compute_node_id.and_then(|of| self.runners.get(&of)).copied(),
+            end: (ended, by),
+            // A path names a file of the machine that it came from; only the owner of this server may
+            // say that it is one of this machine.
+            keeps_paths,
+        };
+        journal::import_attempt(tx.db, &new, attempt)?;
         self.attempts.insert(attempt.id, row);
         Ok(())
     }
@@ -195,19 +145,9 @@ impl Ids {
     fn event(&self, tx: &mut Tx<'_>, event: &EventView) -> Result<(), Failed> {
         let id = tx.state.next_event;
         tx.state.next_event += 1;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                self.workflow.0,
-                id,
-                event.timestamp_ms,
-                event.kind.as_str(),
-                event.job_id.and_then(|job| self.jobs.get(&job)).map(|job| job.0),
-                event.data.to_string(),
-            ])?;
+        let job = event.job_id.and_then(|job| self.jobs.get(&job)).copied();
+        let data = event.data.to_string();
+        journal::event(tx.db, self.workflow, id, event.timestamp_ms, (event.kind, job, &data))?;
         Ok(())
     }
 
@@ -219,68 +159,40 @@ impl Ids {
                 "SELECT coalesce(max(id), 0) FROM attempt WHERE job_id = ?1 AND run_id = ?2 AND attempt_id = ?3",
             )?
             .query_row(params![job.0, verdict.run_id, verdict.attempt_id], |row| row.get::<_, i64>(0))?;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO classification (workflow_id, job_id, run_id, attempt_id, action, state, made_by, agent,
-                 reason, confidence, evidence, changes, fingerprint, family, note, created_ms, decided_by, decided_ms,
-                 follows, outcome, outcome_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, '', ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
-            )?
-            .execute(params![
-                self.workflow.0,
-                job.0,
-                verdict.run_id,
-                verdict.attempt_id,
-                verdict.action.as_str(),
-                verdict.state.as_str(),
-                verdict.by,
-                verdict.agent,
-                verdict.reason,
-                verdict.confidence,
-                json(Some(&verdict.evidence))?,
-                json(Some(&verdict.changes))?,
-                verdict.fingerprint.as_deref().unwrap_or_default(),
-                verdict.note,
-                verdict.created_ms,
-                verdict.decided_by,
-                verdict.decided_ms,
-                follows,
-                verdict.outcome.map(|outcome| outcome.as_str()),
-                verdict.outcome_ms,
-            ])?;
+        let row = VerdictRow {
+            job: *job,
+            tried: (verdict.run_id, verdict.attempt_id),
+            action: verdict.action,
+            state: verdict.state,
+            by: (&verdict.by, verdict.agent.as_deref()),
+            reason: verdict.reason.clone(),
+            confidence: verdict.confidence,
+            evidence: &verdict.evidence,
+            changes: &verdict.changes,
+            print: (verdict.fingerprint.as_deref().unwrap_or_default(), ""),
+            note: verdict.note.as_deref(),
+            created: verdict.created_ms,
+            decided: (verdict.decided_ms, verdict.decided_by.as_deref()),
+            follows,
+            outcome: (verdict.outcome, verdict.outcome_ms),
+        };
+        journal::insert_verdict(tx.db, self.workflow, &row)?;
         Ok(())
     }
 
     fn adjustment(&self, tx: &mut Tx<'_>, adjustment: &AdjustmentView) -> Result<(), Failed> {
         let Some(job) = self.jobs.get(&adjustment.job_id) else { return Ok(()) };
         let change = &adjustment.change;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
-                 made_by, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                self.workflow.0,
-                job.0,
-                adjustment.run_id,
-                adjustment.attempt_id,
-                change.field.as_str(),
-                change.from,
-                change.to,
-                adjustment.why,
-                adjustment.by,
-                adjustment.created_ms,
-            ])?;
-        let column = match change.field {
-            Adjustable::Memory => "memory_bytes",
-            Adjustable::Runtime => "runtime_seconds",
-            Adjustable::Cpus => "num_cpus",
-            Adjustable::Gpus => "num_gpus",
-            // The spec that was exported says it.
-            Adjustable::Timeout => return Ok(()),
+        let noted = NotedAdjustment {
+            job: *job,
+            run: adjustment.run_id,
+            attempt: adjustment.attempt_id,
+            change: change.clone(),
+            why: adjustment.why.clone(),
+            by: adjustment.by.clone(),
         };
-        let sql = format!("UPDATE job SET {column} = ?2 WHERE id = ?1");
-        tx.db.prepare_cached(&sql)?.execute(params![job.0, change.to])?;
+        journal::adjustment(tx.db, self.workflow, &noted, adjustment.created_ms)?;
+        journal::own_limit(tx.db, *job, change.field, change.to)?;
         Ok(())
     }
 
@@ -301,23 +213,17 @@ impl Ids {
         for job in &past.jobs {
             let Some(row) = self.jobs.get(&job.id) else { continue };
             let status = if is_kept(job) { job.status } else { JobStatus::Uninitialized };
-            let reason = job.status_reason.filter(|_| is_kept(job)).map(|reason| reason.as_str());
+            let reason = job.status_reason.filter(|_| is_kept(job));
             let (attempt, of_run) =
                 if is_kept(job) { (job.attempt_id, past.run_id) } else { (1, run) };
-            tx.db
-                .prepare_cached(
-                    "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, attempt_run = ?5, held = ?6,
-                     priority = ?7 WHERE id = ?1",
-                )?
-                .execute(params![
-                    row.0,
-                    status.code(),
-                    reason,
-                    attempt.max(1),
-                    of_run.max(1),
-                    job.held,
-                    job.priority,
-                ])?;
+            let past = ImportedJob {
+                status,
+                reason,
+                tried: (attempt.max(1), of_run.max(1)),
+                held: job.held,
+                priority: job.priority,
+            };
+            journal::import_job(tx.db, *row, &past)?;
         }
         let jobs: i64 = tx
             .db
@@ -325,17 +231,7 @@ impl Ids {
                 "SELECT count(*) FROM job WHERE workflow_id = ?1 AND status NOT IN (5, 6, 7, 8, 9)",
             )?
             .query_row([self.workflow.0], |row| row.get(0))?;
-        tx.db
-            .prepare_cached(
-                "UPDATE workflow SET run_id = ?2, run_started_ms = ?3, is_canceled = ?4, is_complete = ?5 WHERE id = ?1",
-            )?
-            .execute(params![
-                self.workflow.0,
-                run,
-                past.run_started_ms,
-                past.is_canceled,
-                jobs == 0 && run > 0
-            ])?;
+        journal::import_workflow(tx.db, self.workflow, past, run, jobs == 0 && run > 0)?;
         Ok(run)
     }
 }

@@ -1,12 +1,13 @@
 //! Jobs of a plan as rows and as jobs of the engine: for a new workflow, and for one that grows.
 
 use super::facts;
+use super::journal::{JobStatements, grow_count, json, remember};
+use super::lookups;
 use super::map;
 use super::named::{Named, Said};
-use super::persist::{json, remember};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{Connection, params};
 use std::collections::HashMap;
 use torc_engine::{Class, JobIx, NewJob, Revision};
 use torc_model::api::ErrorCode;
@@ -38,9 +39,7 @@ pub struct JobInserter<'a> {
     plan: &'a Plan,
     named: &'a Named,
     produced: Vec<bool>,
-    insert: CachedStatement<'a>,
-    depend: CachedStatement<'a>,
-    item: CachedStatement<'a>,
+    statements: JobStatements<'a>,
 }
 
 impl<'a> JobInserter<'a> {
@@ -56,18 +55,7 @@ impl<'a> JobInserter<'a> {
             plan,
             named,
             produced: produced_user_data(plan),
-            insert: db.prepare_cached(
-                "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
-                 position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
-                 input_hash, family, added_by, estimate_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
-            )?,
-            depend: db.prepare_cached(
-                "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
-            )?,
-            item: db.prepare_cached(
-                "INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)",
-            )?,
+            statements: JobStatements::new(db)?,
         })
     }
 
@@ -76,7 +64,7 @@ impl<'a> JobInserter<'a> {
         let named = self.named;
         let extra = if job.extra.is_default() { None } else { json(Some(&*job.extra))? };
         let hash = self.input_hash(job);
-        self.insert.execute(params![
+        self.statements.insert.execute(params![
             row.id.0,
             self.workflow.0,
             job.name,
@@ -112,7 +100,7 @@ impl<'a> JobInserter<'a> {
     /// Writes what a job depends on, reads and writes.
     pub fn tie(&mut self, job: &Job, id: JobId, parents: &[JobId]) -> rusqlite::Result<()> {
         for parent in parents {
-            self.depend.execute([self.workflow.0, id.0, parent.0])?;
+            self.statements.depend.execute([self.workflow.0, id.0, parent.0])?;
         }
         let named = self.named;
         let lists: [(&str, &[usize], &[i64]); 4] = [
@@ -123,7 +111,7 @@ impl<'a> JobInserter<'a> {
         ];
         for (kind, indexes, rows) in lists {
             for index in indexes {
-                self.item.execute(params![id.0, kind, rows[*index]])?;
+                self.statements.item.execute(params![id.0, kind, rows[*index]])?;
             }
         }
         Ok(())
@@ -205,10 +193,8 @@ fn refuse_known_names(
     plan: &Plan,
     present: &HashMap<String, JobId>,
 ) -> Result<(), Failed> {
-    let mut find =
-        tx.db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?;
     for job in plan.jobs.iter().filter(|job| !present.contains_key(&job.name)) {
-        if find.exists(params![id.0, job.name])? {
+        if lookups::find_job(tx.db, id, &job.name)?.is_some() {
             let message = format!("workflow {id} has a job `{}` already", job.name);
             return Err(Refusal::conflict(ErrorCode::NameTaken, message)
                 .hint("names of jobs are unique in a workflow")
@@ -276,21 +262,13 @@ fn add_checked(
         inserter.insert(&plan.jobs[*index], &row)?;
     }
     drop(inserter);
-    grow_count(tx, id, rows.new.len() as i64)?;
+    grow_count(tx.db, id, rows.new.len() as i64)?;
     tx.apply(id, |workflow, limits, now| {
         workflow.revise(revision, now)?;
         workflow.add_map_limits(limits);
         Ok(())
     })?;
     Ok(rows.new.iter().map(|index| rows.ids[*index]).collect())
-}
-
-/// The workflow has so many jobs more, or less.
-pub fn grow_count(tx: &Tx<'_>, id: WorkflowId, count: i64) -> rusqlite::Result<()> {
-    tx.db
-        .prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
-        .execute([id.0, count])?;
-    Ok(())
 }
 
 /// The rows of a plan's jobs: those that are there, and new ones in the plan's order.

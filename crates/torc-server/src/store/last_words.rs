@@ -5,8 +5,8 @@
 //! and the attempts that were stopped get their cause in the transaction that takes in its answer.
 //! So do those of a runner that was found dead before Slurm said why.
 
-use super::allocation_rows::step;
 use super::allocations::{how, sighting};
+use super::journal::allocations::step;
 use super::load::parse;
 use super::writer::{Failed, Tx};
 use rusqlite::params;

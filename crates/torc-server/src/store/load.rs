@@ -1,11 +1,11 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
-use super::writer::{Runner, State};
+use super::writer::State;
 use rusqlite::{Connection, OptionalExtension, Row};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use torc_engine::{
-    Class, CompiledHandler, Conduct, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits,
-    LiveRow, NewAction, NewJob, Quarantine, Rows, Tries, Workflow,
+    Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, KnownRunner,
+    Limits, LiveRow, NewAction, NewJob, Quarantine, Rows, Tries, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -61,33 +61,20 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     )?;
     let runners = statement.query_map([], |row| {
         let capacity: String = row.get(3)?;
-        let runner = Runner {
-            workflow: WorkflowId(row.get(1)?),
-            host: row.get(2)?,
-            capacity: parse(&capacity)?,
+        let (id, host) = (WorkflowId(row.get(1)?), row.get(2)?);
+        let quarantine = row.get::<_, Option<String>>(7)?.zip(row.get(8)?);
+        let ordered: Option<String> = row.get(10)?;
+        let runner = KnownRunner {
             stop_by: row.get(4)?,
             scheduler: row.get(5)?,
             label: row.get(6)?,
-            schedules_nodes: false,
-            heard: None,
-            leaving: false,
-            told: Default::default(),
-            greeted: true,
-            given: VecDeque::new(),
-            unsure_of_actions: true,
-            holdup: None,
-            pid: row.get(9)?,
             pool: row.get::<_, Option<i64>>(11)?.map(PoolRunnerId),
-            conduct: Conduct::restored(
-                row.get::<_, Option<String>>(7)?
-                    .zip(row.get(8)?)
-                    .map(|(why, until)| Quarantine { why, until }),
-            ),
-            ordered: row
-                .get::<_, Option<String>>(10)?
-                .as_deref()
-                .and_then(torc_model::status::RunnerOrder::parse),
-        };
+            ..KnownRunner::new(id, host, row.get(9)?, parse(&capacity)?)
+        }
+        .restored(
+            quarantine.map(|(why, until)| Quarantine { why, until }),
+            ordered.as_deref().and_then(torc_model::status::RunnerOrder::parse),
+        );
         Ok((RunnerId(row.get(0)?), runner))
     })?;
     for runner in runners {

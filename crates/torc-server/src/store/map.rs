@@ -1,8 +1,9 @@
 //! Maps and steps in the store: items become jobs, reduce gets its results, captures become user
 //! data, and what steps did becomes events.
 
+use super::journal::json;
 use super::load::parse;
-use super::persist::json;
+use super::lookups;
 use super::refusal::Refusal;
 use super::step_events;
 use super::writer::{Failed, Tx};
@@ -162,11 +163,7 @@ pub fn complete_packet(
     packet: &mut AttemptPacket,
 ) -> Result<(), Failed> {
     let role = MapRole::from_value(role).map_err(Refusal::internal)?;
-    let id: WorkflowId = tx
-        .db
-        .prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
-        .query_row([claimed.job.0], |row| row.get(0))
-        .map(WorkflowId)?;
+    let id = super::people::workflow_of(tx, claimed.job)?;
     match role {
         MapRole::Item { of, item, .. } => {
             let mut steps = steps_of(tx.db, id, &of)?.unwrap_or_else(|| json!({}));
@@ -313,15 +310,10 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx) -> Result<Vec<ItemVie
 
 fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<JobIx, Failed> {
     tx.workflow(id)?;
-    let job: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, map], |row| row.get(0))
-        .optional()?;
+    let job = lookups::find_job(tx.db, id, map)?;
     let workflow = tx.workflow(id)?;
-    let index = job
-        .and_then(|job| workflow.find(JobId(job)))
-        .filter(|index| workflow.map(*index).is_some());
+    let index =
+        job.and_then(|job| workflow.find(job)).filter(|index| workflow.map(*index).is_some());
     index.ok_or_else(|| {
         Refusal::conflict(ErrorCode::NotAMap, format!("`{map}` is not a job with `map`")).into()
     })
@@ -357,7 +349,6 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
     let ids: Vec<(JobIx, JobId)> = workflow.map(index).map_or_else(Vec::new, |map| {
         map.items.iter().map(|item| (*item, workflow.job(*item).id())).collect()
     });
-    let mut class = workflow.class_of(index).clone();
     let (name, extra): (String, Option<String>) = tx
         .db
         .prepare_cached("SELECT name, extra FROM job WHERE id = ?1")?
@@ -365,17 +356,14 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
     let mut extra: JobExtra = parse(extra.as_deref().unwrap_or("{}"))?;
     if matches!(role(&extra), Some(MapRole::Map(settings)) if settings.max_parallel.is_some()) {
         extra.uses.push(limit_name(parent));
-        class.uses = extra.uses.clone();
     }
     let mut known: BTreeMap<String, (JobIx, Value)> = BTreeMap::new();
-    let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
     for (item, job) in ids {
-        let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
+        let old = lookups::job_extra(tx.db, job)?;
         if let Some(MapRole::Item { key, item: value, .. }) = role(&old) {
             known.insert(key, (item, value));
         }
     }
-    drop(read);
     let ItemDifference { kept, changed, new, gone } = ItemDifference::of(known, items);
     let text = |item: &Item| -> rusqlite::Result<Option<String>> {
         let role =
@@ -392,7 +380,7 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let first = JobId(tx.state.next_job);
     tx.state.next_job += new.len() as i64;
-    let found = FoundItems { first, new, class, kept, changed, gone };
+    let found = FoundItems { first, new, kept, changed, gone };
     tx.apply(id, |workflow, _, now| {
         workflow.find_items(index, found, now);
         Ok(())
@@ -465,25 +453,21 @@ pub fn retry(
     request: &ItemsRequest,
 ) -> Result<Vec<ItemView>, Failed> {
     let found = chosen(tx, id, request)?;
-    if let Some(new) = &request.item {
-        let [single] = found.as_slice() else {
-            return Err(Refusal::invalid("item", "name one item by its key to edit it").into());
-        };
-        let extra: String = tx
-            .db
-            .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
-            .query_row([single.job_id.0], |row| row.get(0))?;
-        let mut extra: JobExtra = parse(&extra)?;
+    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
+    if request.item.is_some() && jobs.len() != 1 {
+        return Err(Refusal::invalid("item", "name one item by its key to edit it").into());
+    }
+    tx.apply(id, |workflow, _, now| {
+        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
+        workflow.retry_items(&indexes, now)
+    })?;
+    if let (Some(new), [single]) = (&request.item, found.as_slice()) {
+        let mut extra = lookups::job_extra(tx.db, single.job_id)?;
         if let Some(MapRole::Item { of, key, .. }) = role(&extra) {
             extra.map = Some(MapRole::Item { of, key, item: new.clone() }.to_value());
         }
         tx.write(id, vec![Change::ItemChanged(single.job_id, json(Some(&extra))?)])?;
     }
-    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
-    tx.apply(id, |workflow, _, now| {
-        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
-        workflow.retry_items(&indexes, now)
-    })?;
     Ok(found)
 }
 

@@ -2,7 +2,6 @@
 
 mod access_groups;
 mod act;
-mod allocation_rows;
 mod allocations;
 mod auto;
 mod bad_nodes;
@@ -18,10 +17,12 @@ mod history;
 mod id_marks;
 mod import;
 mod job_rows;
+mod journal;
 mod knowledge;
 mod last_words;
 mod leftovers;
 mod load;
+mod lookups;
 mod map;
 mod named;
 mod names;
@@ -29,7 +30,6 @@ mod notifications;
 mod outcomes;
 mod page_sessions;
 mod people;
-mod persist;
 mod pool_runners;
 mod pools;
 pub mod read;
@@ -38,7 +38,6 @@ mod regenerate;
 mod remedies;
 mod reservations;
 mod revise;
-mod runner_table;
 mod runners;
 mod shared_outputs;
 mod spawn;
@@ -164,7 +163,8 @@ impl Store {
         self.writer.is_alive()
     }
 
-    /// See [`Handle::all_progress`].
+    /// Where every workflow stands that was touched since the start. The number grows when some of
+    /// that was forgotten.
     pub fn all_progress(&self) -> (std::collections::HashMap<WorkflowId, Progress>, u64) {
         self.writer.all_progress()
     }

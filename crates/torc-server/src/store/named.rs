@@ -2,13 +2,12 @@
 //! schedulers, files, user data and families are told by their names. What the plan says of them is
 //! taken over; rows that it does not name stay.
 
-use super::create::signed;
 use super::facts::FileFact;
 use super::job_rows::produced_user_data;
-use super::persist::json;
+use super::journal::{self, UserDataRow, json};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -60,51 +59,43 @@ pub fn take(
     Ok(named)
 }
 
+/// The rows of a plan's names in a workflow that has none yet.
+pub fn fresh(db: &Connection, id: WorkflowId, plan: &Plan) -> Result<Named, Failed> {
+    for (number, name) in plan.families.iter().enumerate() {
+        journal::insert_family(db, id, number as u32, name)?;
+    }
+    Ok(Named {
+        requirements: requirements(db, id, plan)?,
+        handlers: handlers(db, id, plan)?,
+        schedulers: schedulers(db, id, plan)?,
+        files: plan
+            .files
+            .iter()
+            .map(|file| journal::insert_file(db, id, file))
+            .collect::<Result<_, _>>()?,
+        user_data: user_data(db, id, plan, &Said::default())?,
+        families: (0..plan.families.len() as u32).collect(),
+        handler_indexes: (0..plan.failure_handlers.len()).map(HandlerIx::new).collect(),
+    })
+}
+
 fn requirements(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO resource_requirements (workflow_id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (workflow_id, name) DO UPDATE SET num_cpus = ?3, num_gpus = ?4, num_nodes = ?5, memory_bytes = ?6,
-         runtime_seconds = ?7 RETURNING id",
-    )?;
-    plan.resource_requirements
-        .iter()
-        .map(|r| {
-            let (memory, runtime) = (r.memory.map(|m| m.0 as i64), r.runtime.map(|t| t.0 as i64));
-            let values =
-                params![id.0, r.name, r.num_cpus, r.num_gpus, r.num_nodes, memory, runtime];
-            put.query_row(values, |row| row.get(0))
-        })
-        .collect()
+    plan.resource_requirements.iter().map(|new| journal::put_requirements(db, id, new)).collect()
 }
 
 fn handlers(db: &Connection, id: WorkflowId, plan: &Plan) -> Result<Vec<i64>, Failed> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)
-         ON CONFLICT (workflow_id, name) DO UPDATE SET rules = ?3 RETURNING id",
-    )?;
     let mut ids = Vec::new();
     for handler in &plan.failure_handlers {
         CompiledHandler::new(&handler.name, &handler.rules)
             .map_err(|e| Refusal::invalid("failure_handlers", e.to_string()))?;
-        ids.push(
-            put.query_row(params![id.0, handler.name, json(Some(&handler.rules))?], |row| {
-                row.get(0)
-            })?,
-        );
+        let rules = json(Some(&handler.rules))?.unwrap_or_default();
+        ids.push(journal::put_handler(db, id, &handler.name, &rules)?);
     }
     Ok(ids)
 }
 
 fn schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)
-         ON CONFLICT (workflow_id, name) DO UPDATE SET definition = ?3 RETURNING id",
-    )?;
-    plan.slurm_schedulers
-        .iter()
-        .map(|s| put.query_row(params![id.0, s.name, json(Some(s))?], |row| row.get(0)))
-        .collect()
+    plan.slurm_schedulers.iter().map(|new| journal::put_scheduler(db, id, &new.name, new)).collect()
 }
 
 /// A file at another place was not seen yet. Most files are there already and stay: the comparison
@@ -116,23 +107,16 @@ fn files(
     found: &[FileFact],
 ) -> rusqlite::Result<Vec<i64>> {
     let mut rows: Vec<i64> = found.iter().map(|file| file.id).collect();
-    let mut update = db.prepare_cached(
-        "UPDATE file SET path = ?2, mtime_ms = NULL, size = NULL, hash = NULL WHERE id = ?1",
-    )?;
-    let mut resize = db.prepare_cached("UPDATE file SET min_size = ?2 WHERE id = ?1")?;
     for (fact, file) in found.iter().zip(&plan.files) {
         if fact.has_moved {
-            update.execute(params![fact.id, file.path])?;
+            journal::move_file(db, fact.id, &file.path)?;
         }
         if fact.is_resized {
-            resize.execute(params![fact.id, signed(file.min_size)])?;
+            journal::resize_file(db, fact.id, file.min_size)?;
         }
     }
-    let mut insert = db.prepare_cached(
-        "INSERT INTO file (workflow_id, name, path, min_size) VALUES (?1, ?2, ?3, ?4)",
-    )?;
     for (row, file) in rows.iter_mut().zip(&plan.files).filter(|(row, _)| **row == 0) {
-        *row = insert.insert(params![id.0, file.name, file.path, signed(file.min_size)])?;
+        *row = journal::insert_file(db, id, file)?;
     }
     Ok(rows)
 }
@@ -143,17 +127,15 @@ fn user_data(
     plan: &Plan,
     said: &Said,
 ) -> rusqlite::Result<Vec<i64>> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (workflow_id, name) DO UPDATE SET data = iif(?5, data, ?3), is_ephemeral = ?4 RETURNING id",
-    )?;
-    let produced = produced_user_data(plan);
     let mut ids = Vec::new();
-    for (user_data, is_produced) in plan.user_data.iter().zip(produced) {
-        let keeps = is_produced || said.keeps(&user_data.name, user_data.data.as_ref());
-        let data = user_data.data.as_ref().map(ToString::to_string);
-        let values = params![id.0, user_data.name, data, user_data.is_ephemeral, keeps];
-        ids.push(put.query_row(values, |row| row.get(0))?);
+    for (user_data, is_produced) in plan.user_data.iter().zip(produced_user_data(plan)) {
+        let row = UserDataRow {
+            name: &user_data.name,
+            data: user_data.data.as_ref().map(ToString::to_string),
+            is_ephemeral: user_data.is_ephemeral,
+            keeps: is_produced || said.keeps(&user_data.name, user_data.data.as_ref()),
+        };
+        ids.push(journal::put_user_data(db, id, &row)?);
     }
     Ok(ids)
 }
@@ -165,15 +147,13 @@ fn families(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Ve
     let known = statement.query_map([id.0], |row| Ok((row.get(1)?, row.get(0)?)))?;
     let known: HashMap<String, u32> = known.collect::<Result<_, _>>()?;
     let mut taken: HashSet<u32> = known.values().copied().collect();
-    let mut insert =
-        db.prepare_cached("INSERT INTO family (workflow_id, number, name) VALUES (?1, ?2, ?3)")?;
     let mut numbers = Vec::with_capacity(plan.families.len());
     for name in &plan.families {
         let number = match known.get(name) {
             Some(number) => *number,
             None => {
                 let next = taken.iter().max().map_or(0, |last| last + 1);
-                insert.execute(params![id.0, next, name])?;
+                journal::insert_family(db, id, next, name)?;
                 taken.insert(next);
                 next
             }

@@ -5,8 +5,8 @@
 //! once cannot make two.
 
 use super::Store;
+use super::journal::json;
 use super::load::parse;
-use super::persist::json;
 use super::read::page;
 use super::refusal::Refusal;
 use super::webhooks::{Endpoint, check_url};
@@ -59,7 +59,14 @@ impl Store {
                         "SELECT min(0, coalesce(min(event_id), 0)) FROM webhook_delivery WHERE webhook_id = ?1",
                     )?
                     .query_row([id], |row| row.get(0))?;
-                insert(tx.db, id, least - 1, "test", &payload, None, tx.now)?;
+                let message = OutboxMessage {
+                    endpoint: id,
+                    event: least - 1,
+                    name: "test",
+                    payload: &payload,
+                    group: None,
+                };
+                insert(tx.db, &message, tx.now)?;
                 *tx.outbox = true;
                 get(tx, id)
             })
@@ -67,15 +74,18 @@ impl Store {
     }
 }
 
-fn insert(
-    db: &Connection,
+/// A message for an endpoint, as it stands in the outbox.
+struct OutboxMessage<'a> {
     endpoint: i64,
+    /// Negative where there is no event.
     event: i64,
-    name: &str,
-    payload: &str,
-    group: Option<&str>,
-    now: i64,
-) -> rusqlite::Result<usize> {
+    name: &'a str,
+    payload: &'a str,
+    group: Option<&'a str>,
+}
+
+fn insert(db: &Connection, message: &OutboxMessage<'_>, now: i64) -> rusqlite::Result<usize> {
+    let OutboxMessage { endpoint, event, name, payload, group } = *message;
     db.prepare_cached(
         "INSERT OR IGNORE INTO webhook_delivery (webhook_id, event_id, event, payload, state, next_try_ms, created_ms, group_key)
          VALUES (?1, ?2, ?3, ?4, 'pending', ?5, ?5, ?6)",
@@ -138,8 +148,14 @@ pub fn enqueue(db: &Connection, endpoint: &Endpoint, event: &EventView) -> rusql
         return Ok(false);
     }
     let payload = super::webhooks::payload(db, kind.as_str(), event)?;
-    let now = event.timestamp_ms;
-    insert(db, endpoint.id(), event.id, kind.as_str(), &payload, Some(&group), now)?;
+    let message = OutboxMessage {
+        endpoint: endpoint.id(),
+        event: event.id,
+        name: kind.as_str(),
+        payload: &payload,
+        group: Some(&group),
+    };
+    insert(db, &message, event.timestamp_ms)?;
     Ok(true)
 }
 

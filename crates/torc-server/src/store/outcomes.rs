@@ -1,5 +1,6 @@
 //! How retries that a recovery asked for went, and what is remembered of that.
 
+use super::journal::{self, AskedIn, RemedyRow};
 use super::load::parse;
 use super::waiting::{self, EndedAttempt};
 use super::writer::{Failed, State, Tx};
@@ -24,7 +25,7 @@ pub enum By {
 }
 
 impl By {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Recover => "recover",
@@ -47,25 +48,17 @@ pub struct QueuedRetry<'a> {
 /// Writes down that a job runs again, so that its outcome teaches something.
 pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &QueuedRetry<'_>) -> Result<(), Failed> {
     remember_failure(tx.db, retry.ended, retry.fingerprint, retry.diagnosis.common_cause())?;
-    let row = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO remedy (workflow_id, job_id, run_id, attempt_id, follows, action, made_by, cause, fingerprint,
-             waits, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        )?
-        .insert(params![
-            id.0,
-            retry.ended.job.0,
-            retry.ended.run,
-            retry.ended.number,
-            retry.ended.attempt,
-            retry.tried.as_str(),
-            retry.by.as_str(),
-            retry.diagnosis.common_cause(),
-            retry.fingerprint.id,
-            retry.waits,
-            tx.now,
-        ])?;
+    let remedy = RemedyRow {
+        job: retry.ended.job,
+        tried: (retry.ended.run, retry.ended.number),
+        follows: retry.ended.attempt,
+        action: retry.tried.as_str(),
+        by: retry.by.as_str(),
+        cause: retry.diagnosis.common_cause(),
+        fingerprint: &retry.fingerprint.id,
+        waits: retry.waits,
+    };
+    let row = journal::insert_remedy(tx.db, id, &remedy, tx.now)?;
     tx.state.remedied.insert(retry.ended.job, row);
     Ok(())
 }
@@ -152,12 +145,12 @@ pub fn observe(
         remember_failure(db, &ended, &print, cause)?;
     }
     if let Some(row) = judged
-        && learn(db, Asked::Classification, row, &ended, now)?
+        && learn(db, AskedIn::Classification, row, &ended, now)?
     {
         state.judged.remove(&job);
     }
     if let Some(row) = remedied
-        && learn(db, Asked::Remedy, row, &ended, now)?
+        && learn(db, AskedIn::Remedy, row, &ended, now)?
     {
         state.remedied.remove(&job);
         return Ok(Some(row));
@@ -165,69 +158,54 @@ pub fn observe(
     Ok(None)
 }
 
-/// Which table a retry was asked for in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Classification,
-    Remedy,
-}
-
-impl Asked {
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Classification => "classification",
-            Self::Remedy => "remedy",
-        }
-    }
-
-    /// A retry whose outcome is awaited, and what it tries.
-    fn awaited(self, db: &Connection, row: i64) -> rusqlite::Result<Option<(AwaitedRetry, Tried)>> {
-        let tried = match self {
-            Self::Classification => "changes",
-            Self::Remedy => "action",
+/// A retry whose outcome is awaited, and what it tries.
+fn awaited(
+    asked: AskedIn,
+    db: &Connection,
+    row: i64,
+) -> rusqlite::Result<Option<(AwaitedRetry, Tried)>> {
+    let tried = match asked {
+        AskedIn::Classification => "changes",
+        AskedIn::Remedy => "action",
+    };
+    let sql = format!(
+        "SELECT follows, fingerprint, run_id, {tried} FROM {} WHERE id = ?1",
+        asked.table()
+    );
+    let read = |row: &Row<'_>| {
+        let awaited = AwaitedRetry {
+            follows: AttemptId(row.get(0)?),
+            fingerprint: row.get(1)?,
+            run: row.get(2)?,
         };
-        let sql = format!(
-            "SELECT follows, fingerprint, run_id, {tried} FROM {} WHERE id = ?1",
-            self.table()
-        );
-        let read = |row: &Row<'_>| {
-            let awaited = AwaitedRetry {
-                follows: AttemptId(row.get(0)?),
-                fingerprint: row.get(1)?,
-                run: row.get(2)?,
-            };
-            let text: String = row.get(3)?;
-            let tried = match self {
-                Self::Classification => Tried::by(&parse::<Vec<Change>>(&text)?),
-                Self::Remedy => Tried::parse(&text).unwrap_or(Tried::Again),
-            };
-            Ok((awaited, tried))
+        let text: String = row.get(3)?;
+        let tried = match asked {
+            AskedIn::Classification => Tried::by(&parse::<Vec<Change>>(&text)?),
+            AskedIn::Remedy => Tried::parse(&text).unwrap_or(Tried::Again),
         };
-        db.prepare_cached(&sql)?.query_row([row], read).optional()
-    }
+        Ok((awaited, tried))
+    };
+    db.prepare_cached(&sql)?.query_row([row], read).optional()
 }
 
 /// Writes down how a retry ended. Tells whether that is known now.
 fn learn(
     db: &Connection,
-    asked: Asked,
+    asked: AskedIn,
     row: i64,
     ended: &EndedAttempt,
     now: i64,
 ) -> rusqlite::Result<bool> {
-    let Some((awaited, tried)) = asked.awaited(db, row)? else { return Ok(true) };
-    let table = asked.table();
+    let Some((awaited, tried)) = awaited(asked, db, row)? else { return Ok(true) };
     match awaited.on_end(&ended.retry_end(), || ended.fingerprint().id) {
         Lesson::NotYet => Ok(false),
         Lesson::Never => Ok(true),
         Lesson::Interrupted => {
-            db.prepare_cached(&format!("UPDATE {table} SET follows = ?2 WHERE id = ?1"))?
-                .execute(params![row, ended.attempt])?;
+            journal::retry_follows(db, asked, row, ended.attempt)?;
             Ok(false)
         }
         Lesson::Outcome(outcome) => {
-            let sql = format!("UPDATE {table} SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1");
-            db.prepare_cached(&sql)?.execute(params![row, outcome.as_str(), now])?;
+            journal::retry_outcome(db, asked, row, outcome, now)?;
             let mut counts = Counts::default();
             counts.add(outcome);
             if counts.tries > 0 {

@@ -1,20 +1,20 @@
 //! What people ask: initialize, reset, cancel, retry, classify, change, delete.
 
 use super::facts::{self, FileFact};
+use super::journal;
+use super::lookups;
 use super::names;
-use super::persist;
 use super::refusal::Refusal;
-use super::remedies::{self, Because};
+use super::remedies;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
-use torc_engine::{Adjustment, Change, CompiledHandler, JobIx, Limits, Reason, Seeds};
+use torc_engine::{Because, CompiledHandler, JobIx, Limits, Reason, Seeds};
 use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
-use torc_model::event::EventKind;
-use torc_model::ids::{JobId, RunnerId, WorkflowId};
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Rule;
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::{Adjustable, JobStatus};
@@ -23,12 +23,8 @@ use torc_model::words::count;
 
 /// The workflow of a job.
 pub fn workflow_of(tx: &Tx<'_>, job: JobId) -> Result<WorkflowId, Failed> {
-    let id: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| row.get(0))
-        .optional()?;
-    Ok(WorkflowId(id.ok_or_else(|| Refusal::not_found("job", job.0))?))
+    let id = lookups::workflow_of_job(tx.db, job)?;
+    id.ok_or_else(|| Refusal::not_found("job", job.0).into())
 }
 
 /// A job's workflow and index.
@@ -78,11 +74,7 @@ fn view(
             })
             .collect()
     };
-    let name = |job: JobId| -> rusqlite::Result<String> {
-        tx.db
-            .prepare_cached("SELECT name FROM job WHERE id = ?1")?
-            .query_row([job.0], |row| row.get(0))
-    };
+    let name = |job: JobId| lookups::name_of(tx.db, job);
     let mut jobs = Vec::with_capacity(chosen.len());
     for (at, (_, reason)) in chosen.iter().enumerate() {
         let reason = match upstream[at] {
@@ -169,31 +161,19 @@ pub fn reset_status(
             workflow.reset(&chosen, now);
             Ok(())
         })?;
-        delete_recovery_actions(tx, id)?;
     }
     view(tx, id, &chosen, &from, request.dry_run)
 }
 
 /// A job by name, or by id when it is written as a number and no job has that name.
 fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<JobIx, Failed> {
-    let by_name: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, name], |row| row.get(0))
-        .optional()?;
-    let job = by_name.or_else(|| name.parse().ok());
+    let by_name = lookups::find_job(tx.db, id, name)?;
+    let job = by_name.or_else(|| name.parse().ok().map(JobId));
     let found = match job {
-        Some(job) => tx.workflow(id)?.find(JobId(job)),
+        Some(job) => tx.workflow(id)?.find(job),
         None => None,
     };
     found.ok_or_else(|| Refusal::unknown(format!("workflow {id} has no job `{name}`")).into())
-}
-
-pub fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> {
-    tx.db
-        .prepare_cached("DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1")?
-        .execute([id.0])?;
-    Ok(())
 }
 
 /// Where a workflow was submitted from.
@@ -277,17 +257,15 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     refuse_delete(tx, id, force)?;
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
-    let gone: Vec<RunnerId> = tx.state.runners.of(id).map(|(runner, _)| runner).collect();
-    for runner in gone {
-        let pool = tx.state.runners.remove(&runner).and_then(|known| known.pool);
+    let gone = tx.state.runners.of(id).map(|(runner, known)| (runner, known.pool));
+    for (runner, pool) in gone.collect::<Vec<_>>() {
+        tx.state.runners.remove(runner);
         tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
     }
     // A client that follows events by their numbers must never meet an old number again.
-    persist::remember(tx.db, "next_event_id", tx.state.next_event)?;
-    persist::remember(tx.db, "next_attempt_id", tx.state.next_attempt)?;
-    tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
-    tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
-    tx.db.prepare_cached("DELETE FROM workflow WHERE id = ?1")?.execute([id.0])?;
+    journal::remember(tx.db, "next_event_id", tx.state.next_event)?;
+    journal::remember(tx.db, "next_attempt_id", tx.state.next_attempt)?;
+    journal::delete_workflow(tx.db, id)?;
     Ok(())
 }
 
@@ -303,32 +281,14 @@ pub fn update_workflow(
     for (field, text) in [("user", &update.user), ("project", &update.project)] {
         names::check_line(field, text.as_deref().unwrap_or_default())?;
     }
-    let changed = tx
-        .db
-        .prepare_cached(
-            "UPDATE workflow SET name = coalesce(?2, name), user = coalesce(?3, user),
-             description = coalesce(?4, description), project = coalesce(?5, project),
-             metadata = coalesce(?6, metadata), is_archived = coalesce(?7, is_archived) WHERE id = ?1",
-        )?
-        .execute(params![
-            id.0,
-            update.name,
-            update.user,
-            update.description,
-            update.project,
-            update.metadata.as_ref().map(ToString::to_string),
-            update.is_archived,
-        ])?;
-    if changed == 0 {
+    if !journal::update_workflow(tx.db, id, update)? {
         return Err(Refusal::not_found("workflow", id.0).into());
     }
     if let Some(enabled) = update.auto_recover {
-        let settings = &mut tx.workflow(id)?.settings;
-        settings.auto_recover.enabled = enabled;
-        let text = super::persist::json(Some(&*settings))?;
-        tx.db
-            .prepare_cached("UPDATE workflow SET settings = ?2 WHERE id = ?1")?
-            .execute(params![id.0, text])?;
+        tx.apply(id, |workflow, _, _| {
+            workflow.set_auto_recover(enabled);
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -357,8 +317,7 @@ pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
     if let Some((_, first)) = refused.first() {
         let mut reasons = Vec::with_capacity(refused.len());
         for (job, why) in &refused {
-            let mut statement = tx.db.prepare_cached("SELECT name FROM job WHERE id = ?1")?;
-            let name: String = statement.query_row([job.0], |row| row.get(0))?;
+            let name = lookups::name_of(tx.db, *job)?;
             reasons.push(format!("`{name}`: {}", why.message));
         }
         let message = format!("nothing was retried; {}", reasons.join("; "));
@@ -402,14 +361,11 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
         })?;
     }
     if let Some(priority) = update.priority {
+        let (why, by) = (update.reason.as_deref(), update.by.as_deref());
         tx.apply(id, |workflow, _, _| {
-            workflow
-                .adjust(index, Adjustment { priority: Some(priority), ..Adjustment::default() });
+            workflow.prioritize(index, priority, why, by);
             Ok(())
         })?;
-        let data =
-            serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
-        tx.write(id, vec![Change::Event { kind: EventKind::JobChanged, job: Some(job), data }])?;
     }
     adjust_by_hand(tx, id, index, update)
 }
@@ -496,11 +452,10 @@ fn set_status(
 /// Sets a piece of user data.
 pub fn update_user_data(tx: &mut Tx<'_>, row: i64, data: &serde_json::Value) -> Result<(), Failed> {
     let text = (!data.is_null()).then(|| data.to_string());
-    let changed = tx
-        .db
-        .prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?
-        .execute(params![row, text])?;
-    if changed == 0 { Err(Refusal::not_found("user data", row).into()) } else { Ok(()) }
+    match journal::set_user_data(tx.db, row, text.as_deref())? {
+        true => Ok(()),
+        false => Err(Refusal::not_found("user data", row).into()),
+    }
 }
 
 fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
@@ -527,12 +482,7 @@ pub fn create_handler(tx: &mut Tx<'_>, new: &CreateFailureHandler) -> Result<i64
     names::check_name("name", &new.name)?;
     check_rules(&new.name, &new.rules)?;
     refuse_taken(tx, new.workflow_id, &new.name, None)?;
-    let row = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)",
-        )?
-        .insert(params![new.workflow_id.0, new.name, new.rules])?;
+    let row = journal::put_handler(tx.db, new.workflow_id, &new.name, &new.rules)?;
     reload(tx, new.workflow_id);
     Ok(row)
 }
@@ -572,11 +522,7 @@ pub fn update_handler(
         names::check_name("name", name)?;
         refuse_taken(tx, id, name, Some(row))?;
     }
-    tx.db
-        .prepare_cached(
-            "UPDATE failure_handler SET name = coalesce(?2, name), rules = coalesce(?3, rules) WHERE id = ?1",
-        )?
-        .execute(params![row, update.name, update.rules])?;
+    journal::update_handler(tx.db, row, update.name.as_deref(), update.rules.as_deref())?;
     reload(tx, id);
     Ok(())
 }
@@ -592,7 +538,7 @@ pub fn delete_handler(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
         )
         .into());
     }
-    tx.db.prepare_cached("DELETE FROM failure_handler WHERE id = ?1")?.execute([row])?;
+    journal::delete_handler(tx.db, row)?;
     reload(tx, id);
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! What pool runners ask: to be known, which workflow to serve next, and to leave.
 
+use super::journal;
 use super::load::parse;
-use super::persist::json;
 use super::pools::{Look, Member, Pool, SILENT_MS, Turn};
 use super::read::Audience;
 use super::refusal::Refusal;
 use super::writer::{Failed, State, Tx};
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::OptionalExtension as _;
 use std::collections::HashMap;
 use tokio::sync::watch;
 use torc_engine::Claimed;
@@ -30,28 +30,8 @@ pub fn register(
     }
     super::names::check_line("hostname", &request.hostname)?;
     super::names::check_line("label", request.label.as_deref().unwrap_or(""))?;
-    let id = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO pool_runner (register_key, user, hostname, pid, capacity, label, started_ms, last_seen_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
-             ON CONFLICT (register_key) DO UPDATE SET last_seen_ms = ?7, ended_ms = NULL, end_reason = NULL
-             WHERE user IS ?2
-             RETURNING id",
-        )?
-        .query_row(
-            params![
-                crate::secret::hash_text(&request.key),
-                user,
-                request.hostname,
-                request.pid,
-                json(Some(&request.capacity))?,
-                request.label,
-                tx.now,
-            ],
-            |row| row.get(0).map(PoolRunnerId),
-        )
-        .optional()?;
+    let key = crate::secret::hash_text(&request.key);
+    let id = journal::insert_pool_runner(tx.db, &key, user, request, tx.now)?;
     let Some(id) = id else {
         let message = "a pool runner of another user registered with the same key";
         return Err(Refusal::conflict(ErrorCode::WrongWorkflow, message)
@@ -129,9 +109,7 @@ pub fn claim(
     let member = known(tx, id)?;
     member.audience = Some(audience.clone());
     let ordered = member.ordered;
-    tx.db
-        .prepare_cached("UPDATE pool_runner SET last_seen_ms = ?2 WHERE id = ?1")?
-        .execute([id.0, tx.now])?;
+    journal::pool_runner_seen(tx.db, id, tx.now)?;
     let uptime = tx.uptime;
     for workflow in &request.unable {
         tx.state.pools.leave_out(id, *workflow, uptime);
@@ -158,9 +136,7 @@ pub fn goodbye(tx: &mut Tx<'_>, id: PoolRunnerId, reason: &str) -> Result<(), Fa
 }
 
 fn end(tx: &mut Tx<'_>, id: PoolRunnerId, reason: &str) -> Result<(), Failed> {
-    tx.db
-        .prepare_cached("UPDATE pool_runner SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
-        .execute(params![id.0, tx.now, reason])?;
+    journal::end_pool_runner(tx.db, id, reason, tx.now)?;
     tx.state.pools.remove(id, tx.uptime);
     Ok(())
 }
@@ -171,11 +147,7 @@ pub fn order(
     id: PoolRunnerId,
     ordered: Option<RunnerOrder>,
 ) -> Result<(), Failed> {
-    let changed = tx
-        .db
-        .prepare_cached("UPDATE pool_runner SET ordered = ?2 WHERE id = ?1 AND ended_ms IS NULL")?
-        .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?;
-    if changed == 0 {
+    if !journal::order_pool_runner(tx.db, id, ordered)? {
         let there: Option<i64> = tx
             .db
             .prepare_cached("SELECT id FROM pool_runner WHERE id = ?1")?
@@ -229,11 +201,7 @@ pub fn set_share(tx: &mut Tx<'_>, user: &str, weight: f64) -> Result<ShareView, 
         let message = format!("`{weight}` is not more than 0 and at most {MAX_WEIGHT}");
         return Err(Refusal::invalid("weight", message).into());
     }
-    tx.db
-        .prepare_cached(
-            "INSERT INTO user_share (user, weight) VALUES (?1, ?2) ON CONFLICT (user) DO UPDATE SET weight = ?2",
-        )?
-        .execute(params![user, weight])?;
+    journal::put_share(tx.db, user, weight)?;
     let all = weights(tx)?;
     tx.state.pools.shares.set_weights(all);
     Ok(ShareView { user: user.to_owned(), weight })

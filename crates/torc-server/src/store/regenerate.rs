@@ -1,16 +1,15 @@
 //! New schedulers and allocations for jobs that still have to run: all of it, or nothing.
 
 use super::allocations::{schedule, scheduler_for, usable_of};
-use super::persist::json;
+use super::journal::{self, ActionRow};
 use super::refusal::Refusal;
 use super::unneeded;
 use super::writer::{Failed, Tx};
-use rusqlite::params;
 use std::collections::BTreeSet;
 use torc_engine::{Change, Class, JobIx, NewAction};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
-use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::ActionKind;
 use torc_model::slurm::wire::{
     RegenerateGroup, RegenerateRequest, RegeneratedScheduler, RegeneratedView, ScheduleNodes,
@@ -223,16 +222,17 @@ fn add_recovery_action(
         start_one_worker_per_node: group.start_one_worker_per_node,
         max_parallel_jobs: None,
     };
-    let row = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, is_recovery, state)
-             VALUES (?1, ?2, ?3, ?4, 0, 1, 'waiting')",
-        )?
-        .insert(params![id.0, Trigger::OnJobsReady.as_str(), json(Some(&what))?, json(Some(&jobs))?])?;
+    let row = ActionRow {
+        trigger: Trigger::OnJobsReady,
+        what: &what,
+        jobs,
+        persistent: false,
+        is_recovery: true,
+    };
+    let row = journal::insert_action(tx.db, id, &row)?;
     tx.apply(id, |workflow, _, _| {
         workflow.add_late_action(NewAction {
-            id: ActionId(row),
+            id: row,
             trigger: Trigger::OnJobsReady,
             jobs: jobs.iter().filter_map(|j| workflow.find(*j)).collect(),
             persistent: false,

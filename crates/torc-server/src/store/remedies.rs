@@ -3,14 +3,15 @@
 //! The table of a dry run comes from the same code; a dry run stops before the first change.
 
 use super::cards::{self, Failure};
+use super::journal;
 use super::load::parse;
 use super::outcomes::{self, By, QueuedRetry};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use serde_json::json;
 use std::collections::BTreeSet;
-use torc_engine::{Adjustment, Change as Row};
+use torc_engine::{Because, Change as Row};
 use torc_model::api::{Capacity, ErrorCode};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -18,7 +19,7 @@ use torc_model::recovery::{
     Action, Caps, Change, Diagnosis, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob, RecoverRequest,
     RecoverView, Tried,
 };
-use torc_model::status::{Adjustable, JobStatus, Origin, RunnerKind};
+use torc_model::status::{JobStatus, Origin, RunnerKind};
 use torc_model::words;
 
 /// Recovers what can be, or tells what would be recovered.
@@ -67,11 +68,7 @@ pub fn recover(
     let round = !request.dry_run && request.max_rounds.is_some() && !retried.is_empty();
     if round {
         let run = tx.workflow(id)?.run;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO recovery_round (workflow_id, run_id, made_by, jobs, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![id.0, run, by, retried.len() as i64, tx.now])?;
+        journal::insert_round(tx.db, id, run, &by, retried.len(), tx.now)?;
     }
     Ok(RecoverView {
         workflow_id: id,
@@ -310,53 +307,19 @@ fn apply(
     Ok(reopened)
 }
 
-/// Why a job gets other limits.
-#[derive(Clone, Copy)]
-pub struct Because<'a> {
-    /// The number of the attempt after which it does.
-    pub attempt: i64,
-    /// One sentence.
-    pub why: &'a str,
-    /// Who wants it.
-    pub by: &'a str,
-}
-
 /// Gives a job other limits of its own and writes down why.
 pub fn adjust(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     job: JobId,
     changes: &[Change],
-    Because { attempt, why, by }: Because<'_>,
+    because: Because<'_>,
 ) -> Result<(), Failed> {
     let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
-    let run = tx.workflow(id)?.run;
-    for change in changes {
-        let to = u64::try_from(change.to).ok();
-        let adjustment = match change.field {
-            Adjustable::Memory => Adjustment { memory: to, ..Adjustment::default() },
-            Adjustable::Runtime => Adjustment { runtime: to, ..Adjustment::default() },
-            Adjustable::Timeout => Adjustment { timeout: to, ..Adjustment::default() },
-            Adjustable::Cpus => Adjustment { cpus: small(change.to), ..Adjustment::default() },
-            Adjustable::Gpus => Adjustment { gpus: small(change.to), ..Adjustment::default() },
-        };
-        tx.apply(id, |workflow, _, _| {
-            workflow.adjust(index, adjustment);
-            Ok(())
-        })?;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
-                 made_by, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![id.0, job.0, run, attempt, change.field.as_str(), change.from, change.to, why, by, tx.now])?;
-        let data = json!({"field": change.field, "from": change.from.map(|v| change.written(v)),
-                          "to": change.written(change.to), "why": why, "by": by});
-        tx.write(id, vec![Row::Event { kind: EventKind::JobAdjusted, job: Some(job), data }])?;
-    }
-    Ok(())
-}
-
-fn small(count: i64) -> Option<u32> {
-    u32::try_from(count).ok()
+    tx.apply(id, |workflow, _, _| {
+        for change in changes {
+            workflow.adjust_because(index, change, because);
+        }
+        Ok(())
+    })
 }

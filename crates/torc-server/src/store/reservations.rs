@@ -1,11 +1,14 @@
 //! Reservations pause claims in their scope; named limits bound how many jobs use something at
 //! once.
 
+use super::journal;
 use super::read::page;
 use super::refusal::Refusal;
-use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
-use torc_engine::{LimitUse, Refused, Reservation, ReservationChange, Reservations, Scope};
+use super::writer::{Failed, State, Tx};
+use rusqlite::{Connection, OptionalExtension, ToSql};
+use torc_engine::{
+    LimitChange, LimitUse, Refused, Reservation, ReservationChange, Reservations, Scope,
+};
 use torc_model::api::{
     CreateReservation, ErrorCode, LimitView, ReleaseReservation, ReservationToken, ReservationView,
 };
@@ -29,12 +32,14 @@ pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
         "SELECT scope, id, reserved_by, expires_ms, token_hash FROM reservation WHERE status = 'ACTIVE'",
     )?;
     let rows = statement.query_map([], |row| {
-        let left = (row.get::<_, i64>(3)? - now).clamp(0, MAX_TTL_SECONDS * 1000);
+        let expires: i64 = row.get(3)?;
+        let left = (expires - now).clamp(0, MAX_TTL_SECONDS * 1000);
         let reservation = Reservation {
             id: row.get(1)?,
             reserved_by: row.get(2)?,
             token_hash: row.get(4)?,
             until: uptime + left,
+            expires,
         };
         Ok((page::word(row, "scope", Scope::parse)?, reservation))
     })?;
@@ -127,27 +132,10 @@ fn apply(
 fn write(tx: &mut Tx<'_>, changes: Vec<ReservationChange>) -> Result<(), Failed> {
     let mut has_ended = false;
     for change in changes {
-        match change {
-            ReservationChange::Began { id, scope, reserved_by, token_hash, at, expires } => tx
-                .db
-                .prepare_cached(
-                    "INSERT INTO reservation (id, scope, reserved_by, token_hash, reserved_ms, expires_ms, status)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'ACTIVE')",
-                )?
-                .execute(params![id, scope.to_string(), reserved_by, token_hash, at, expires])?,
-            ReservationChange::Renewed { id, expires } => tx
-                .db
-                .prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?
-                .execute([id, expires])?,
-            ReservationChange::Ended { id, status, at } => {
-                has_ended = true;
-                tx.db
-                    .prepare_cached("UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1")?
-                    .execute(params![id, status.as_str(), at])?
-            }
-        };
+        has_ended |= matches!(change, ReservationChange::Ended { .. });
+        journal::reservation(tx.db, change)?;
     }
-    pause_limits(tx);
+    tx.state.reservations.pause_limits(&mut tx.state.limits);
     if has_ended {
         tx.wake_all();
     }
@@ -256,13 +244,6 @@ pub fn expire(tx: &mut Tx<'_>, all: bool) -> Result<(), Failed> {
     apply(tx, |reservations| Ok(reservations.expire(clocks, all)))
 }
 
-/// Tells the limits which of them are reserved.
-fn pause_limits(tx: &mut Tx<'_>) {
-    for (name, limit) in &mut tx.state.limits {
-        limit.paused = tx.state.reservations.pauses_limit(name);
-    }
-}
-
 // ------------------------------------------------------------------------------------------- named
 // limits
 
@@ -272,25 +253,25 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
         return Err(Refusal::invalid("max", "must not be negative").into());
     }
     super::names::check_name("name", name)?;
-    tx.db
-        .prepare_cached(
-            "INSERT INTO named_limit (name, max, changed_ms) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE
-             SET max = ?2, changed_ms = iif(max = ?2, changed_ms, ?3)",
-        )?
-        .execute(params![name, max, tx.now])?;
-    let used = tx.state.workflows.values().map(|w| w.uses_of(name)).sum();
-    tx.state.limits.insert(name.to_owned(), LimitUse { max, used, paused: false });
-    pause_limits(tx);
-    tx.wake_all();
+    let State { limits, reservations, workflows, .. } = &mut *tx.state;
+    let change = torc_engine::set_limit(limits, reservations, workflows.values(), name, max);
+    write_limit(tx, change)?;
+    let used = tx.state.limits.get(name).map_or(0, |limit| limit.used);
     Ok(LimitView { name: name.to_owned(), max, used })
 }
 
 /// Removes a limit.
 pub fn delete_limit(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
-    if tx.state.limits.remove(name).is_none() {
-        return Err(no_limit(tx, name).into());
+    let State { limits, workflows, .. } = &mut *tx.state;
+    match torc_engine::remove_limit(limits, workflows.values(), name) {
+        Some(change) => write_limit(tx, change),
+        None => Err(no_limit(tx, name).into()),
     }
-    tx.db.prepare_cached("DELETE FROM named_limit WHERE name = ?1")?.execute([name])?;
+}
+
+/// Writes what became of a limit; claims that it kept waiting look again.
+fn write_limit(tx: &mut Tx<'_>, change: LimitChange) -> Result<(), Failed> {
+    journal::write_limit(tx.db, change, tx.now)?;
     tx.wake_all();
     Ok(())
 }

@@ -6,15 +6,14 @@
 
 use super::difference::{Difference, Head, OneJob, Wanted, stored_hashes, timeout};
 use super::facts::{self, FileFact, Uses};
-use super::job_rows::{JobInserter, NewRow, Numbering, class, engine_job, grow_count};
+use super::job_rows::{JobInserter, NewRow, Numbering, class, engine_job};
+use super::journal::{self, ActionRow, RevisedWorkflow, Rewritten, json};
 use super::load::parse;
 use super::map;
 use super::named::{self, Named, Said};
 use super::people::{refuse_archived, refuse_other_run, reload};
-use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::params;
 use std::collections::{HashMap, HashSet};
 use torc_engine::{ChangedJob, JobIx, NewAction, Revision};
 use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedChange};
@@ -141,12 +140,7 @@ fn carry_out(
         Ok(())
     })?;
     if tx.workflow(id)?.run > run_before {
-        super::people::delete_recovery_actions(tx, id)?;
-        tx.db
-            .prepare_cached(
-                "UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1",
-            )?
-            .execute([id.0])?;
+        journal::clear_ephemeral(tx.db, id)?;
     }
     record_data(tx, id)?;
     for (name, max) in plan.iter().flat_map(|plan| &plan.limits) {
@@ -167,22 +161,8 @@ pub fn write_revision(
     counts: &PlanCounts,
 ) -> Result<i64, Failed> {
     let run = tx.workflow(id)?.run;
-    tx.db
-        .prepare_cached("UPDATE workflow SET revision = ?2 WHERE id = ?1")?
-        .execute([id.0, number])?;
-    tx.db
-        .prepare_cached(
-            "INSERT INTO revision (workflow_id, number, made_ms, made_by, run_id, counts)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?
-        .execute(params![
-            id.0,
-            number,
-            tx.now,
-            by.unwrap_or("unknown"),
-            run,
-            json(Some(counts))?
-        ])?;
+    let by = by.unwrap_or("unknown");
+    journal::insert_revision(tx.db, id, number, (by, run, counts), tx.now)?;
     Ok(number)
 }
 
@@ -200,10 +180,9 @@ fn record_files(
 
 /// The same for user data.
 fn record_data(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    let mut update = tx.db.prepare_cached("UPDATE job SET input_hash = ?2 WHERE id = ?1")?;
     for (job, now, then) in stored_hashes(tx.db, id)? {
         if then.as_deref() != Some(&now) {
-            update.execute(params![job.0, now])?;
+            journal::set_input_hash(tx.db, job, &now)?;
         }
     }
     Ok(())
@@ -292,10 +271,6 @@ impl Taken<'_> {
             .map(|at| (plan.jobs[at].name.as_str(), at))
             .collect();
         let first = tx.workflow(id)?.len();
-        let mut untie = tx.db.prepare_cached("DELETE FROM job_item WHERE job_id = ?1")?;
-        let mut part = tx
-            .db
-            .prepare_cached("DELETE FROM job_depends_on WHERE workflow_id = ?1 AND job_id = ?2")?;
         let mut inserter = JobInserter::new(tx.db, id, plan, named)?;
         let place = |tx: &mut Tx<'_>, row: JobId| -> Result<JobIx, Failed> {
             let index = match rows.place_of_new(row) {
@@ -308,8 +283,7 @@ impl Taken<'_> {
             let number = number as u32;
             if matches!(job.change, Some((PlannedChange::Removed, _))) {
                 let row = self.row(difference, number);
-                untie.execute([row.0])?;
-                part.execute([id.0, row.0])?;
+                journal::untie(tx.db, id, row)?;
                 revision.removed.push(place(tx, row)?);
                 continue;
             }
@@ -348,8 +322,7 @@ impl Taken<'_> {
                 revision.added.push(engine_job(plan, planned, named, row, at as i64, indexes));
             } else {
                 if job.is_retied {
-                    untie.execute([row.0])?;
-                    part.execute([id.0, row.0])?;
+                    journal::untie(tx.db, id, row)?;
                     inserter.tie(planned, row, &parents)?;
                 }
                 let parents = job.is_retied.then_some(indexes);
@@ -379,7 +352,7 @@ impl Taken<'_> {
         }
         let is_new = |job: &&OneJob| job.is_new();
         let new = difference.jobs.iter().filter(is_new).count() as i64;
-        grow_count(tx, id, new - revision.removed.len() as i64)?;
+        journal::grow_count(tx.db, id, new - revision.removed.len() as i64)?;
         Ok(())
     }
 
@@ -414,31 +387,16 @@ impl Taken<'_> {
         let gpus = own_number(gpus, class.gpus);
         class.cpus = cpus.unwrap_or(class.cpus);
         class.gpus = gpus.unwrap_or(class.gpus);
-        tx.db
-            .prepare_cached(
-                "UPDATE job SET command = ?2, invocation_script = ?3, steps = ?4, priority = ?5, extra = ?6,
-                 resource_requirements_id = ?7, failure_handler_id = ?8, scheduler_id = ?9,
-                 cancel_on_blocking_job_failure = ?10, memory_bytes = ?11, runtime_seconds = ?12, family = ?13,
-                 num_cpus = ?14, num_gpus = ?15
-                 WHERE id = ?1",
-            )?
-            .execute(params![
-                row.0,
-                job.command,
-                job.invocation_script,
-                job.steps.as_ref().map(ToString::to_string),
-                job.priority,
-                if extra.is_default() { None } else { json(Some(&extra))? },
-                job.resource_requirements.map(|r| named.requirements[r]),
-                job.failure_handler.map(|h| named.handlers[h]),
-                scheduler,
-                job.cancel_on_blocking_job_failure,
-                memory,
-                runtime,
-                named.families.get(job.family as usize).copied().unwrap_or(job.family),
-                cpus,
-                gpus,
-            ])?;
+        let new = Rewritten {
+            extra: &extra,
+            requirements: job.resource_requirements.map(|r| named.requirements[r]),
+            handler: job.failure_handler.map(|h| named.handlers[h]),
+            scheduler,
+            family: named.families.get(job.family as usize).copied().unwrap_or(job.family),
+            own: [memory, runtime],
+            own_numbers: [cpus, gpus],
+        };
+        journal::rewrite_job(tx.db, row, job, &new)?;
         let handler = job.failure_handler.or(plan.settings.default_failure_handler);
         Ok(ChangedJob {
             index,
@@ -465,10 +423,6 @@ impl Taken<'_> {
             Ok((row.get(0)?, (row.get(1)?, row.get(2)?, jobs, row.get(4)?), row.get(5)?))
         })?;
         let mut had: Vec<(i64, Described, String)> = had.collect::<Result<_, _>>()?;
-        let mut insert = tx.db.prepare_cached(
-            "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
-        )?;
         let mut actions = ActionChanges::default();
         let first = tx.workflow(id)?.len();
         for action in &self.plan.actions {
@@ -480,16 +434,22 @@ impl Taken<'_> {
                 drop(had.remove(at));
                 continue;
             }
-            let (trigger, what, jobs, persistent) = wanted;
-            let row =
-                insert.insert(params![id.0, trigger, what, json(Some(&jobs))?, persistent])?;
+            let (_, _, jobs, persistent) = wanted;
+            let row = ActionRow {
+                trigger: action.trigger,
+                what: &action.what,
+                jobs: &jobs,
+                persistent,
+                is_recovery: false,
+            };
+            let row = journal::insert_action(tx.db, id, &row)?;
             let workflow = tx.workflow(id)?;
             let index = |job: &JobId| match self.rows.place_of_new(*job) {
                 Some(place) => Some(JobIx::new(first + place)),
                 None => workflow.find(*job),
             };
             actions.new.push(NewAction {
-                id: ActionId(row),
+                id: row,
                 trigger: action.trigger,
                 jobs: jobs.iter().filter_map(index).collect(),
                 persistent,
@@ -507,7 +467,7 @@ impl Taken<'_> {
                     .hint("wait until it is done")
                     .into());
             }
-            tx.db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([action])?;
+            journal::delete_action(tx.db, ActionId(action))?;
             actions.gone.insert(ActionId(action));
         }
         Ok(actions)
@@ -526,26 +486,17 @@ impl Taken<'_> {
             default_failure_handler: default.map(|h| self.named.handler_indexes[h].at()),
             ..plan.settings.clone()
         };
-        tx.db
-            .prepare_cached(
-                "UPDATE workflow SET spec = ?2, settings = ?3, name = iif(?4, name, ?5),
-                 description = iif(?6, description, ?7), project = iif(?8, project, ?9),
-                 metadata = iif(?10, metadata, ?11), spec_path = coalesce(?12, spec_path) WHERE id = ?1",
-            )?
-            .execute(params![
-                id.0,
-                plan.spec,
-                json(Some(&settings))?,
-                said.name.as_ref() == Some(&plan.name),
-                plan.name,
-                said.description == plan.description,
-                plan.description,
-                said.project == plan.project,
-                plan.project,
-                said.metadata == plan.metadata,
-                plan.metadata.as_ref().map(ToString::to_string),
-                how.spec_path,
-            ])?;
+        let new = RevisedWorkflow {
+            settings: &settings,
+            name: (said.name.as_ref() != Some(&plan.name)).then_some(plan.name.as_str()),
+            description: (said.description != plan.description)
+                .then_some(plan.description.as_deref()),
+            project: (said.project != plan.project).then_some(plan.project.as_deref()),
+            metadata: (said.metadata != plan.metadata)
+                .then(|| plan.metadata.as_ref().map(ToString::to_string)),
+            spec_path: how.spec_path.as_deref(),
+        };
+        journal::revise_workflow(tx.db, id, &plan.spec, &new)?;
         tx.workflow(id)?.settings = settings;
         Ok(())
     }

@@ -1,36 +1,33 @@
 //! What runners ask: register, claim, report, heartbeat, goodbye.
 
+use super::journal::{self, RunnerRow, signed};
 use super::load::parse;
-use super::persist::{json, signed};
+use super::read::page;
 use super::refusal::Refusal;
-use super::runner_table::Runners;
-use super::writer::{Failed, Runner, Tx};
+use super::writer::{Failed, State, Tx};
 use crate::boot::identity;
-use rusqlite::{OptionalExtension, params};
-use std::collections::{HashMap, HashSet, VecDeque};
+use rusqlite::OptionalExtension;
+use std::collections::{HashMap, HashSet};
 use tokio::sync::watch;
-use torc_engine::{Change, Claim, Claimed, End, Lost, RunnerChange};
+use torc_engine::{
+    Change, Claim, Claimed, End, KnownEnd, KnownRunner, LEASE_MS, Lost, RunnerEvent,
+};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
     CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
-    HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
-    RunnerScheduler, StartReport,
+    HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered, StartReport,
 };
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome,
-    RunnerOrder, Trigger,
+    AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome, RunnerOrder, Trigger,
 };
 use torc_model::token::Key;
 use torc_model::words;
 
 /// A runner is shown as out of contact after this long without a word.
-pub const LEASE_SECONDS: i64 = 60;
-
-/// A claimed attempt that its runner does not list after this long never reached it.
-const FORGOTTEN_MS: i64 = 30_000;
+pub const LEASE_SECONDS: i64 = LEASE_MS / 1000;
 
 /// Most attempts that one claim may take, so that one request cannot make a commit endless.
 const MAX_CLAIM: i64 = 1000;
@@ -76,10 +73,8 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
             insert_runner(tx, request, disown)?
         }
     };
-    let workflow_name = tx
-        .db
-        .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))?;
+    let workflow_name = super::lookups::workflow_name(tx.db, id)?
+        .ok_or_else(|| Refusal::not_found("workflow", id.0))?;
     let tag = super::load::runner_tag(&tx.state.database_id, runner);
     Ok(welcome(runner, run_id, disown, &settings, workflow_name, tag))
 }
@@ -116,76 +111,47 @@ fn insert_runner(
     request: &RegisterRunner,
     disown: Option<i64>,
 ) -> Result<RunnerId, Failed> {
-    let none = RunnerScheduler::default();
-    let scheduler = request.scheduler.as_ref().unwrap_or(&none);
     let stop_by =
         request.time_left_seconds.map(|left| tx.now.saturating_add(left.saturating_mul(1000)));
-    let row = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
-             capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
-             node, node_name, disown_seconds, pool_runner_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
-        )?
-        .insert(params![
-            request.workflow_id.0,
-            kept_key(request),
-            request.hostname,
-            request.boot_id,
-            request.pid,
-            request.pid_start,
-            request.kind.as_str(),
-            request.label,
-            json(Some(&request.capacity))?,
-            request.output_dir,
-            tx.now,
-            stop_by,
-            scheduler.allocation_id,
-            scheduler.scheduler_config_id,
-            scheduler.slurm_job_id,
-            scheduler.node,
-            scheduler.node_name,
-            disown,
-            request.pool_runner_id.map(|pool| pool.0),
-        ])?;
-    let id = RunnerId(row);
-    let runner = Runner {
-        workflow: request.workflow_id,
-        host: request.hostname.clone(),
+    let row = RunnerRow {
+        key: &kept_key(request),
+        host: &request.hostname,
+        boot_id: &request.boot_id,
+        process: (request.pid, request.pid_start),
+        kind: Some(request.kind),
+        label: request.label.as_deref(),
         capacity: request.capacity.clone(),
+        output_dir: &request.output_dir,
+        started: tx.now,
+        last_seen: tx.now,
         stop_by,
-        scheduler: scheduler.scheduler_config_id,
-        label: request.label.clone(),
-        // The server executes actions that ask for nodes itself.
-        schedules_nodes: false,
-        heard: Some(tx.uptime),
-        leaving: false,
-        told: Default::default(),
-        greeted: false,
-        given: VecDeque::new(),
-        unsure_of_actions: false,
-        conduct: Default::default(),
-        ordered: None,
-        holdup: None,
-        pid: request.pid,
+        scheduler: request.scheduler.as_ref(),
+        disown,
         pool: request.pool_runner_id,
+        end: None,
     };
-    tx.state.runners.insert(id, runner);
+    let id = journal::insert_runner(tx.db, request.workflow_id, &row)?;
+    let runner = KnownRunner {
+        stop_by,
+        scheduler: request.scheduler.as_ref().and_then(|s| s.scheduler_config_id),
+        label: request.label.clone(),
+        heard: Some(tx.uptime),
+        pool: request.pool_runner_id,
+        ..KnownRunner::new(
+            request.workflow_id,
+            request.hostname.clone(),
+            request.pid,
+            request.capacity.clone(),
+        )
+    };
+    let (changes, was_alone) = tx.state.runners.come(id, runner);
     if let Some(pool) = request.pool_runner_id {
         super::pool_runners::runner_came(tx, pool, request.workflow_id, id)?;
     }
-    // A runner that was alone hears that another one could do what it holds.
-    let others = tx.state.runners.of(request.workflow_id);
-    if others.filter(|(other, known)| *other != id && !known.leaving).take(2).count() == 1 {
+    if was_alone {
         tx.woken.insert(request.workflow_id);
     }
-    let data =
-        serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
-    tx.write(
-        request.workflow_id,
-        vec![Change::Event { kind: EventKind::RunnerStarted, job: None, data }],
-    )?;
+    tx.write(request.workflow_id, changes)?;
     Ok(id)
 }
 
@@ -206,9 +172,10 @@ fn welcome(
         env: settings.env.clone(),
         resource_monitor: settings.resource_monitor.clone(),
         execution: settings.execution.clone(),
-        wait_for_server_seconds: (settings.wait_for_server_minutes as i64).saturating_mul(60),
-        idle_seconds: settings.idle_seconds as i64,
-        ignore_completion: settings.ignore_completion,
+        wait_for_server_seconds: (settings.runners.wait_for_server_minutes as i64)
+            .saturating_mul(60),
+        idle_seconds: settings.runners.idle_seconds as i64,
+        ignore_completion: settings.runners.ignore_completion,
         checkpoint_exit_code: settings.checkpoint_exit_code.map(i64::from),
         tag,
         // The API puts it in: the store knows no secrets.
@@ -222,27 +189,11 @@ fn heard(
     id: RunnerId,
     workflow: Option<WorkflowId>,
 ) -> Result<WorkflowId, Failed> {
-    let uptime = tx.uptime;
-    match tx.state.runners.get_mut(&id) {
-        Some(runner) if workflow.is_none_or(|w| w == runner.workflow) => {
-            runner.heard = Some(uptime);
-            if let Some(pool) = runner.pool {
-                tx.state.pools.stir(pool);
-            }
-            Ok(runner.workflow)
-        }
-        Some(_) => Err(Refusal::conflict(
-            ErrorCode::WrongWorkflow,
-            format!("runner {id} works for another workflow"),
-        )
-        .into()),
-        None => Err(Refusal::conflict(
-            ErrorCode::RunnerEnded,
-            format!("runner {id} is not known or has ended"),
-        )
-        .hint("register again")
-        .into()),
+    let runner = tx.state.runners.hear(id, workflow, tx.uptime)?;
+    if let Some(pool) = runner.pool {
+        tx.state.pools.stir(pool);
     }
+    Ok(runner.workflow)
 }
 
 /// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
@@ -256,28 +207,27 @@ pub fn claim(
     if request.wait_seconds <= 0.0
         && let Some(runner) = tx.state.runners.get_mut(&request.runner_id)
     {
-        let is_stopped = |end: &CompletionReport| end.cause.is_some_and(Cause::is_stop);
-        runner.leaving =
-            request.limit <= 0 && (runner.leaving || request.completed.iter().any(is_stopped));
+        runner.asks(request.limit, request.completed.iter().map(|end| end.cause));
     }
     let (started, completed) = reports(tx, id, request)?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id, &request.key)?;
-    let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
+    let quarantined = super::bad_nodes::quarantined(tx, id, request.runner_id)?;
     let ordered = ordered(tx, request.runner_id);
     let mut paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime)
         .or(quarantined)
         .or_else(|| ordered.map(kept_from_work));
-    let claimed = match repeated_claim(tx, id, request)? {
-        Some(known) => known,
-        None if request.limit > 0 && paused.is_none() => {
+    let known = tx.workflow(id)?.claimed_with(request.runner_id, &request.key);
+    let claimed = match known.is_empty() {
+        false => known,
+        true if request.limit > 0 && paused.is_none() => {
             let claimed = claim_jobs(tx, id, request, nonce)?;
             if claimed.is_none() {
                 paused = Some(OTHERS_FIRST.to_owned());
             }
             claimed.unwrap_or_default()
         }
-        None => Vec::new(),
+        true => Vec::new(),
     };
     response.attempts =
         claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
@@ -288,12 +238,13 @@ pub fn claim(
     response.workflow_complete = workflow.is_complete();
     let nothing_to_come = workflow.held_count() == 0
         && workflow.next_due().is_none()
-        && (!workflow.has_ready() || nobody_takes(&state.runners, workflow, id, request));
+        && (!workflow.has_ready()
+            || state.runners.no_runner_takes(workflow, request.runner_id, &request.capacity));
     // While it holds something it has something to tell, and hears of this then.
     response.leave = ordered == Some(RunnerOrder::Remove)
         && response.attempts.is_empty()
         && workflow.held_by(request.runner_id).next().is_none();
-    response.is_alone = is_alone(&state.runners, id, request.runner_id);
+    response.is_alone = state.runners.is_alone(id, request.runner_id);
     response.idle = paused.is_none()
         && nothing_to_come
         && !response.workflow_complete
@@ -331,7 +282,7 @@ fn kept_from_work(ordered: RunnerOrder) -> String {
 
 /// Takes down what a person asks of a runner; None: that it works again.
 pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Result<(), Failed> {
-    let Some(runner) = tx.state.runners.get_mut(&id) else {
+    let Some(runner) = tx.state.runners.get(&id) else {
         let there: Option<i64> = tx
             .db
             .prepare_cached("SELECT id FROM compute_node WHERE id = ?1")?
@@ -345,38 +296,11 @@ pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Res
             None => Refusal::not_found("compute node", id.0).into(),
         });
     };
-    runner.ordered = ordered;
     let workflow = runner.workflow;
-    tx.write(workflow, vec![Change::Runner(id, RunnerChange::Ordered(ordered))])?;
+    let changes = tx.state.runners.step(id, RunnerEvent::Ordered(ordered));
+    tx.write(workflow, changes)?;
     tx.wake_all();
     Ok(())
-}
-
-fn is_alone(runners: &Runners, id: WorkflowId, runner: RunnerId) -> bool {
-    !runners.of(id).any(|(other, known)| other != runner && !known.leaving)
-}
-
-/// None of the ready jobs is for the runner that asks, nor for another one that is there.
-fn nobody_takes(
-    runners: &Runners,
-    workflow: &torc_engine::Workflow,
-    id: WorkflowId,
-    request: &ClaimRequest,
-) -> bool {
-    let label = runners.get(&request.runner_id).and_then(|runner| runner.label.as_deref());
-    let is_for_others = match label {
-        None => !workflow.has_ready_for(&request.capacity, None),
-        // A runner with a label was started for certain jobs and may be there before those who do
-        // the rest.
-        Some(_) => workflow.never_fits(&request.capacity),
-    };
-    is_for_others
-        && runners
-            .of(id)
-            .filter(|(other, runner)| {
-                *other != request.runner_id && !runner.leaving && runner.ordered.is_none()
-            })
-            .all(|(_, runner)| !workflow.has_ready_for(&runner.capacity, runner.label.as_deref()))
 }
 
 /// Starts and ends, in this order. Of an attempt that did both since the last request only the end
@@ -417,30 +341,6 @@ fn reason(workflow: &torc_engine::Workflow, response: &ClaimResponse) -> String 
     } else {
         "nothing is ready yet".into()
     }
-}
-
-/// A claim whose answer was lost: the same attempts again.
-fn repeated_claim(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    request: &ClaimRequest,
-) -> Result<Option<Vec<Claimed>>, Failed> {
-    let workflow = tx.workflow(id)?;
-    let known: Vec<Claimed> = workflow
-        .held_by(request.runner_id)
-        .filter_map(|index| {
-            let job = &workflow.job(index);
-            let held = job.held().filter(|h| h.key == request.key)?;
-            Some(Claimed {
-                index,
-                job: job.id(),
-                attempt: held.attempt,
-                number: job.attempt(),
-                token: held.token.clone(),
-            })
-        })
-        .collect();
-    Ok((!known.is_empty()).then_some(known))
 }
 
 /// None: others come first in its pool.
@@ -490,12 +390,12 @@ fn claim_size(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     request: &ClaimRequest,
-    runner: &Runner,
+    runner: &KnownRunner,
     size: &ClaimSize<'_>,
     nonce: u64,
 ) -> Result<Vec<Claimed>, Failed> {
     let claim_now = tx.now;
-    let neighbours = super::bad_nodes::neighbours(tx, id, runner);
+    let neighbours = tx.state.runners.neighbours(id, &runner.host, tx.uptime);
     tx.apply(id, |workflow, limits, _| {
         if workflow.canceled {
             return Ok(Vec::new());
@@ -589,16 +489,7 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
     Ok(packet)
 }
 
-/// Claims whose actions are remembered: a runner has two of them on the way at once.
-const REMEMBERED_ACTIONS: usize = 64;
-
-/// An action that was not reported this long after it was given is given again.
-const ACTION_FORGOTTEN_MS: i64 = 30_000;
-
-/// What is triggered goes to the runner that asks first. The answer may get lost: the repeat gets
-/// the same actions again, and so does the first claim after a restart of the server, and any claim
-/// after a while, for a claim may be answered twice and only one of the answers be heard. A runner
-/// does not begin what it is executing.
+/// The actions that the answer to a claim brings.
 fn claim_actions(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -609,37 +500,19 @@ fn claim_actions(
         return Ok(Vec::new());
     }
     let uptime = tx.uptime;
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(Vec::new()) };
-    let (greet, schedules) = (!std::mem::replace(&mut known.greeted, true), known.schedules_nodes);
-    let unsure = std::mem::replace(&mut known.unsure_of_actions, false);
-    let given = known.given.clone();
-    let is_repeated = |id: ActionId| given.iter().any(|(of, action, _)| of == key && *action == id);
-    let is_fresh = |id: ActionId| {
-        given.iter().any(|(_, action, at)| *action == id && *at > uptime - ACTION_FORGOTTEN_MS)
+    let State { runners, workflows, .. } = &mut *tx.state;
+    let (Some(known), Some(workflow)) = (runners.get_mut(&runner), workflows.get(&id)) else {
+        return Ok(Vec::new());
     };
-    let workflow = tx.workflow(id)?;
-    let again = |a: &&torc_engine::Action| {
-        let is_its_own = a.state == ActionState::Claimed && a.by == Some(runner);
-        (is_its_own && (unsure || !is_fresh(a.id)))
-            || ((is_its_own || a.persistent) && is_repeated(a.id))
-    };
-    let mut ids: Vec<ActionId> = workflow.actions().filter(again).map(|a| a.id).collect();
-    if greet || workflow.has_triggered_action(schedules) {
-        let new = tx.apply(id, |workflow, _, _| {
-            let mut new = workflow.claim_actions(runner, schedules);
-            if greet {
-                new.extend(workflow.worker_actions(runner, Trigger::OnWorkerStart, schedules));
-            }
-            Ok(new)
-        })?;
-        ids.extend(new);
-    }
+    let mut given = known.begin_actions(runner, workflow, key, uptime);
+    tx.apply(id, |workflow, _, _| {
+        workflow.give_actions(runner, &mut given);
+        Ok(())
+    })?;
     if let Some(known) = tx.state.runners.get_mut(&runner) {
-        known.given.extend(ids.iter().map(|id| (key.to_owned(), *id, uptime)));
-        let surplus = known.given.len().saturating_sub(REMEMBERED_ACTIONS);
-        known.given.drain(..surplus);
+        known.gave_actions(key, &given.ids, uptime);
     }
-    action_packets(tx, &ids)
+    action_packets(tx, &given.ids)
 }
 
 fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Failed> {
@@ -660,9 +533,11 @@ fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Fa
 /// Orders to stop that the runner has not heard yet.
 fn new_orders(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId) -> Result<Vec<AttemptId>, Failed> {
     let orders = tx.workflow(id)?.orders_for(runner);
-    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(orders) };
-    known.told.retain(|told| orders.contains(told));
-    Ok(orders.into_iter().filter(|order| known.told.insert(*order)).collect())
+    let known = tx.state.runners.get_mut(&runner);
+    Ok(match known {
+        Some(known) => known.untold(orders),
+        None => orders,
+    })
 }
 
 /// One start.
@@ -799,36 +674,24 @@ fn known_end(
              WHERE a.id = ?1",
         )?
         .query_row([attempt.id.0], |row| {
-            Ok((
-                row.get::<_, Option<String>>(0)?,
-                row.get::<_, Option<i64>>(1)?,
-                row.get::<_, String>(2)?,
-                row.get::<_, Option<String>>(3)?,
-                row.get::<_, i64>(4)?,
-                row.get::<_, Option<String>>(5)?,
-            ))
+            let known = KnownEnd {
+                token: row.get(0)?,
+                runner: row.get::<_, Option<i64>>(1)?.map(RunnerId),
+                state: page::word(row, "state", AttemptState::parse)?,
+                ended_by: row.get::<_, Option<String>>(5)?.as_deref().and_then(EndedBy::parse),
+            };
+            Ok((known, row.get::<_, Option<String>>(3)?, row.get::<_, i64>(4)?))
         })
         .optional()?;
-    let late = ReportResult {
-        id: attempt.id,
-        result: ReportVerdict::Late,
-        outcome: None,
-        job_status: None,
+    let result =
+        row.as_ref().map_or(ReportVerdict::Late, |(known, ..)| known.verdict(attempt, runner));
+    let (outcome, job_status) = match row.filter(|_| result == ReportVerdict::Repeated) {
+        Some((_, outcome, status)) => {
+            (outcome.as_deref().and_then(Outcome::parse), JobStatus::from_code(status))
+        }
+        None => (None, None),
     };
-    let Some((token, node, state, outcome, status, ended_by)) = row else { return Ok(late) };
-    let mine = token.as_deref() == Some(attempt.token.as_str()) && node == Some(runner.0);
-    // Unless its runner ended it, the runner's report came too late.
-    let by_runner = ended_by.as_deref() == Some(EndedBy::Runner.as_str());
-    let ended = AttemptState::parse(&state).is_some_and(|s| !s.is_live());
-    if !mine || !ended || !by_runner {
-        return Ok(late);
-    }
-    Ok(ReportResult {
-        result: ReportVerdict::Repeated,
-        outcome: outcome.as_deref().and_then(Outcome::parse),
-        job_status: JobStatus::from_code(status),
-        ..late
-    })
+    Ok(ReportResult { id: attempt.id, result, outcome, job_status })
 }
 
 fn late_end(
@@ -860,7 +723,8 @@ pub fn workflow_of(tx: &mut Tx<'_>, runner: RunnerId) -> Result<WorkflowId, Fail
 pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, Failed> {
     let id = heard(tx, beat.runner_id, None)?;
     let runner = beat.runner_id;
-    tx.write(id, vec![Change::Runner(runner, RunnerChange::Seen)])?;
+    let seen = tx.state.runners.step(runner, RunnerEvent::Beat);
+    tx.write(id, seen)?;
     for told in &beat.step_events {
         if let Some(index) =
             tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token)
@@ -868,24 +732,7 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
             super::step_events::while_running(tx, id, index, told)?;
         }
     }
-    let present: Vec<AttemptId> = beat.held.iter().map(|a| a.id).collect();
-    tx.apply(id, |workflow, limits, now| {
-        for attempt in &beat.gone {
-            workflow.never_arrived(runner, *attempt, limits, now);
-        }
-        let not_yours = beat
-            .held
-            .iter()
-            .filter(|a| workflow.may_report(a.id, runner, &a.token).is_none())
-            .map(|a| a.id)
-            .collect();
-        let forgotten = workflow.claimed_before(runner, now - FORGOTTEN_MS);
-        Ok(HeartbeatAnswer {
-            cancel: workflow.orders_for(runner),
-            not_yours,
-            forgotten: forgotten.into_iter().filter(|a| !present.contains(a)).collect(),
-        })
-    })
+    tx.apply(id, |workflow, limits, now| Ok(workflow.heartbeat(beat, limits, now)))
 }
 
 /// A runner leaves in good order. What it still holds is given up at once: it said itself that it
@@ -895,7 +742,7 @@ pub fn goodbye(
     runner: RunnerId,
     goodbye: &Goodbye,
 ) -> Result<GoodbyeAnswer, Failed> {
-    let Some(known) = tx.state.runners.get(&runner).cloned() else {
+    let Some(known) = tx.state.runners.get(&runner) else {
         return Ok(GoodbyeAnswer::default());
     };
     let id = known.workflow;
@@ -915,9 +762,7 @@ pub fn goodbye(
     end_runner(tx, runner, id, &lost, &goodbye.reason)?;
     super::allocations::runner_left(tx, runner, goodbye)?;
     // After the end, so that they are not taken back with the rest.
-    let actions = tx.apply(id, |workflow, _, _| {
-        Ok(workflow.worker_actions(runner, Trigger::OnWorkerComplete, known.schedules_nodes))
-    })?;
+    let actions = tx.apply(id, |workflow, _, _| Ok(workflow.last_actions(runner)))?;
     Ok(GoodbyeAnswer { actions: action_packets(tx, &actions)? })
 }
 
@@ -931,11 +776,10 @@ pub fn end_runner(
 ) -> Result<usize, Failed> {
     let ended =
         tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
-    let pool = tx.state.runners.remove(&runner).and_then(|known| known.pool);
+    let pool = tx.state.runners.get(&runner).and_then(|known| known.pool);
+    let changes = tx.state.runners.step(runner, RunnerEvent::Ended(reason.to_owned(), ended));
     tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
-    let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
-    let gone = Change::Runner(runner, RunnerChange::Ended(reason.to_owned()));
-    tx.write(id, vec![gone, Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
+    tx.write(id, changes)?;
     Ok(ended)
 }
 

@@ -5,8 +5,8 @@
 //! after a crash adds nothing twice. The key belongs to the adding job and the run.
 
 use super::job_rows::{self, Addition};
+use super::journal::{self, AdditionRow, UserDataRow};
 use super::load::parse;
-use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -77,23 +77,16 @@ pub fn spawn(
     if let Some(name) = record_name(&lineage, request, iteration, adds) {
         put_record(tx.db, adder.workflow, &name, request.state.as_ref())?;
     }
-    tx.db
-        .prepare_cached(
-            "INSERT INTO addition (job_id, run_id, key, workflow_id, lineage, iteration, hash, job_ids, new_jobs, made_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?
-        .execute(params![
-            adder.id.0,
-            adder.run,
-            key,
-            adder.workflow.0,
-            lineage,
-            iteration,
-            hash,
-            json(Some(&ids))?,
-            new as i64,
-            tx.now,
-        ])?;
+    let row = AdditionRow {
+        adder: (adder.id, adder.run),
+        key: &key,
+        workflow: adder.workflow,
+        place: (&lineage, iteration),
+        hash: &hash,
+        jobs: &ids,
+        new,
+    };
+    journal::insert_addition(tx.db, &row, tx.now)?;
     Ok(SpawnedJobs { spawned_job_ids: ids, iteration, lineage, is_repeat: false })
 }
 
@@ -351,18 +344,11 @@ fn add(
         }
     };
     if request.wait {
-        let linked = tx.apply(id, |workflow, _, now| {
+        tx.apply(id, |workflow, _, now| {
             let added: Vec<JobIx> = new.iter().filter_map(|job| workflow.find(*job)).collect();
-            Ok(workflow.hold_dependents(adder.index, &added, now))
+            workflow.hold_dependents(adder.index, &added, now);
+            Ok(())
         })?;
-        let mut depend = tx.db.prepare_cached(
-            "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
-        )?;
-        for dependent in linked {
-            for job in &new {
-                depend.execute([id.0, dependent.0, job.0])?;
-            }
-        }
     }
     let count = new.len();
     tx.apply(id, |workflow, _, _| {
@@ -425,12 +411,9 @@ fn put_record(
     name: &str,
     state: Option<&Value>,
 ) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, 0)
-         ON CONFLICT (workflow_id, name) DO UPDATE SET data = ?3",
-    )?
-    .execute(params![id.0, name, state.map(Value::to_string)])
-    .map(|_| ())
+    let row =
+        UserDataRow { name, data: state.map(Value::to_string), is_ephemeral: false, keeps: false };
+    journal::put_user_data(db, id, &row).map(drop)
 }
 
 /// The workflow as the database has it.

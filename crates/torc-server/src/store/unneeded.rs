@@ -5,8 +5,8 @@
 //! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
-use super::allocation_rows::{COLUMNS, find, step, view};
 use super::allocations::complete;
+use super::journal::allocations::{COLUMNS, find, step, view};
 use super::load::parse;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};

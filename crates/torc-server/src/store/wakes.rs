@@ -7,10 +7,10 @@ use torc_model::ids::WorkflowId;
 
 /// Who waits for what.
 #[derive(Default)]
-pub struct Wakes(Mutex<HashMap<WorkflowId, Wake>>);
+pub struct Wakes(Mutex<HashMap<WorkflowId, WorkflowWake>>);
 
 #[derive(Default)]
-struct Wake {
+struct WorkflowWake {
     /// Grows with work and with news.
     work: watch::Sender<u64>,
     /// Grows with news that concern every runner: orders to stop, actions, the end.
@@ -24,14 +24,14 @@ pub struct Waiting {
 }
 
 impl Wakes {
-    fn lock(&self) -> MutexGuard<'_, HashMap<WorkflowId, Wake>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkflowId, WorkflowWake>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hears of a workflow from now on.
     pub fn subscribe(&self, id: WorkflowId) -> Waiting {
         let mut all = self.lock();
-        let Wake { work, news } = all.entry(id).or_default();
+        let WorkflowWake { work, news } = all.entry(id).or_default();
         Waiting { work: work.subscribe(), news: news.subscribe() }
     }
 
@@ -47,7 +47,7 @@ impl Wakes {
 
     fn wake(&self, id: WorkflowId, is_news: bool) {
         let mut all = self.lock();
-        let Some(Wake { work, news }) = all.get(&id) else { return };
+        let Some(WorkflowWake { work, news }) = all.get(&id) else { return };
         if work.receiver_count() == 0 {
             all.remove(&id);
             return;

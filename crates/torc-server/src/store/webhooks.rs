@@ -1,7 +1,8 @@
 //! The outbox of webhooks: a delivery is a row of the transaction that made its event.
 
+use super::journal::json;
 use super::load::parse;
-use super::persist::json;
+use super::lookups;
 use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -147,16 +148,10 @@ pub fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Resu
         .and_then(Value::as_bool)
         .unwrap_or(event.kind == EventKind::JobRetried);
     let job_name: Option<String> = match event.job_id {
-        Some(job) => db
-            .prepare_cached("SELECT name FROM job WHERE id = ?1")?
-            .query_row([job.0], |row| row.get(0))
-            .optional()?,
+        Some(job) => lookups::job_name(db, job)?,
         None => None,
     };
-    let workflow_name: Option<String> = db
-        .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
-        .query_row([event.workflow_id.0], |row| row.get(0))
-        .optional()?;
+    let workflow_name = lookups::workflow_name(db, event.workflow_id)?;
     let body = json!({
         "event": name,
         "event_id": event.id,

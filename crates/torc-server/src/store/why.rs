@@ -7,8 +7,10 @@ use super::read::sharers_of;
 use super::refusal::Refusal;
 use super::reservations;
 use super::runners::LEASE_SECONDS;
-use super::writer::{Failed, Holdup, Runner, State, Tx};
-use torc_engine::{Claim, Explanation, JobIx, NO_RUNNER, RunnerFacts, WaitingGroup};
+use super::writer::{Failed, State, Tx};
+use torc_engine::{
+    Claim, Explanation, Holdup, JobIx, KnownRunner, NO_RUNNER, RunnerFacts, WaitingGroup,
+};
 use torc_model::ids::{JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::labels;
 use torc_model::status::{JobStatus, RunnerOrder};
@@ -17,7 +19,7 @@ use torc_model::status::{JobStatus, RunnerOrder};
 fn explain_holdup(
     holdup: &Holdup,
     runner: RunnerId,
-    known: &Runner,
+    known: &KnownRunner,
     silent: i64,
     uptime: i64,
     explanation: &mut Explanation,
@@ -49,20 +51,20 @@ fn explain_holdup(
 }
 
 /// The runner is there and gets no work: a person or a quarantine keeps it from any.
-fn takes_nothing(state: &State, runner: &Runner, now: i64) -> bool {
+fn takes_nothing(state: &State, runner: &KnownRunner, now: i64) -> bool {
     let is_quarantined = runner.conduct.quarantine().is_some_and(|q| q.until > now);
     runner.ordered.is_some() || is_quarantined || of_drained_pool(state, runner).is_some()
 }
 
 /// The pool runner that started a runner, if a person keeps it from work.
-fn of_drained_pool(state: &State, runner: &Runner) -> Option<PoolRunnerId> {
+fn of_drained_pool(state: &State, runner: &KnownRunner) -> Option<PoolRunnerId> {
     let pool = runner.pool?;
     state.pools.members.get(&pool)?.ordered.map(|_| pool)
 }
 
 /// Runners of the workflow that take nothing, and what lets them.
 fn explain_idle_runners(state: &State, id: WorkflowId, now: i64, explanation: &mut Explanation) {
-    let idle: Vec<(RunnerId, &Runner)> =
+    let idle: Vec<(RunnerId, &KnownRunner)> =
         state.runners.of(id).filter(|(_, runner)| takes_nothing(state, runner, now)).collect();
     for (runner, known) in &idle {
         let host = &known.host;

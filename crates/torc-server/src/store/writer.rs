@@ -16,25 +16,23 @@
 use super::id_marks::Marks;
 use super::pools::{Look, Pools};
 use super::refusal::Refusal;
-use super::runner_table::Runners;
 use super::wakes::{Waiting, Wakes};
 use super::webhooks::{self, Endpoint};
-use super::{load, persist};
+use super::{journal, load};
 use crate::audit::{self, Actor};
 use crate::blocking::Slot;
 use crate::metrics::Metrics;
 use rusqlite::Connection;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
-use torc_engine::{Clocks, Conduct, Limits, Reservations, Workflow};
+use torc_engine::{Clocks, Limits, Reservations, Runners, Workflow};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, WorkflowId};
-use torc_model::status::RunnerOrder;
+use torc_model::ids::WorkflowId;
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to
 /// answer soon.
@@ -80,87 +78,6 @@ impl From<torc_engine::Refused> for Failed {
     }
 }
 
-/// A runner, as far as claims need it. The rest is in the database.
-#[derive(Clone, Debug)]
-pub struct Runner {
-    /// Its workflow.
-    pub workflow: WorkflowId,
-    /// Host name.
-    pub host: String,
-    /// What it said it has, last time.
-    pub capacity: torc_model::api::Capacity,
-    /// It must stop at this time.
-    pub stop_by: Option<i64>,
-    /// The Slurm scheduler it was started for.
-    pub scheduler: Option<i64>,
-    /// Its label.
-    pub label: Option<String>,
-    /// It can ask for nodes.
-    pub schedules_nodes: bool,
-    /// This server's last word from it, by the monotonic clock.
-    pub heard: Option<i64>,
-    /// Orders to stop that it has already been given; a heartbeat repeats them all the same.
-    pub told: HashSet<AttemptId>,
-    /// It has had its `on_worker_start` actions.
-    pub greeted: bool,
-    /// The last actions that it was given, with the key of the claim and when: a repeat gets them
-    /// again.
-    pub given: VecDeque<(String, ActionId, i64)>,
-    /// An earlier server may have given it actions in an answer that got lost.
-    pub unsure_of_actions: bool,
-    /// What its latest attempts tell about its machine, and whether it gets work.
-    pub conduct: Conduct,
-    /// Its process, on its host.
-    pub pid: i64,
-    /// The pool runner that started it.
-    pub pool: Option<PoolRunnerId>,
-    /// What a person asked of it.
-    pub ordered: Option<RunnerOrder>,
-    /// What stands in the way of an end of what it holds, as the last sweep saw it.
-    pub holdup: Option<Holdup>,
-    /// It gives back what it was stopped in and wants nothing more, although an earlier request of
-    /// it may still wait.
-    pub leaving: bool,
-}
-
-/// Why a runner that is silent or gone still holds its attempts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Holdup {
-    /// Its process was stopped by a signal.
-    Stopped,
-    /// It is gone, and these processes of its attempts do not end.
-    Processes(Vec<i32>),
-    /// It is gone, and the process table cannot be read.
-    Unproved,
-    /// It is gone; the batch system has not said why.
-    Scheduler,
-    /// It cannot be seen from here and is given up at this time, by the clock that cannot be set.
-    Deadline(i64),
-    /// It cannot be seen from here and was promised not to be given up by time.
-    NoDeadline,
-}
-
-impl Holdup {
-    /// One clause for people; `pid` is the runner's.
-    pub fn text(&self, pid: i64) -> String {
-        match self {
-            Self::Stopped => format!("its process {pid} was stopped by a signal"),
-            Self::Processes(pids) => {
-                let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
-                format!("it is gone, but processes that it started do not end: {}", list.join(", "))
-            }
-            Self::Unproved => {
-                "it is gone, but whether its processes are cannot be told: the process table cannot be read".into()
-            }
-            Self::Scheduler => "it is gone; the batch system has not said why".into(),
-            Self::Deadline(_) => "it cannot be seen from here".into(),
-            Self::NoDeadline => {
-                "it cannot be seen from here, and only evidence of its end counts".into()
-            }
-        }
-    }
-}
-
 /// Everything the writer knows besides the database.
 #[derive(Default)]
 pub struct State {
@@ -195,6 +112,9 @@ pub struct State {
 pub struct Progress {
     /// Jobs per status, by the status' integer.
     pub counts: [u32; 11],
+    /// Disabled jobs that the newest revision of the spec no longer has; lists show them, and they do
+    /// not count.
+    pub removed: u32,
     /// The run.
     pub run: i64,
     /// Every job is final.
@@ -203,6 +123,15 @@ pub struct Progress {
     pub is_canceled: bool,
     /// When its last attempt ended, if that was while this server ran.
     pub last_end_ms: Option<i64>,
+}
+
+impl Progress {
+    /// Jobs per status as lists show them: with those that a revision took out.
+    pub fn listed(&self) -> [u32; 11] {
+        let mut counts = self.counts;
+        counts[torc_model::status::JobStatus::Disabled as usize] += self.removed;
+        counts
+    }
 }
 
 /// What the rest of the server may look at without asking the writer.
@@ -309,6 +238,8 @@ pub struct Tx<'a> {
     /// Set when something was written that is shown with a workflow's progress and is not part of
     /// [`Progress`].
     pub(super) is_special: &'a mut bool,
+    /// Set when a change of the engine was written.
+    is_moved: bool,
     /// Now, in ms since 1970.
     pub now: i64,
     /// Now, in ms since the start of the machine: how long a runner was silent.
@@ -615,6 +546,10 @@ impl Writer {
             first.reply.tell(Err(broken(&error)));
             return;
         }
+        #[cfg(test)]
+        let agreed = super::tests::agreement::difference(&self.db, &self.state).is_none();
+        #[cfg(test)]
+        let mut is_moved = false;
         let mut next = Some(first);
         while let Some(request) = next {
             let mut tx = Tx {
@@ -626,6 +561,7 @@ impl Writer {
                 new_events: &mut new_events,
                 outbox: &mut outbox,
                 is_special: &mut is_special,
+                is_moved: false,
                 now: crate::clock::now_ms(),
                 uptime: crate::clock::boottime_ms(),
             };
@@ -635,6 +571,10 @@ impl Writer {
                 Ok(()) => replies.push(reply),
                 Err(refusal) => reply.tell(Err(refusal)),
             }
+            #[cfg(test)]
+            {
+                is_moved |= tx.is_moved;
+            }
             let others = others.filter(|_| replies.len() < GROUP);
             next = others.and_then(|others| next_request(others, &mut self.later));
         }
@@ -643,6 +583,12 @@ impl Writer {
             Some(marks) => marks.keep(&self.db, &self.state, is_special),
             None => Ok(()),
         };
+        // Tests that change rows behind the writer's back do so in groups of their own.
+        #[cfg(test)]
+        if agreed && is_moved {
+            let difference = super::tests::agreement::difference(&self.db, &self.state);
+            assert_eq!(difference, None, "memory and rows differ");
+        }
         torc_failpoint::hit("store.before_commit");
         let committed = kept.and_then(|()| self.db.execute_batch("COMMIT")).map_err(|error| {
             let refusal = broken(&error);
@@ -650,10 +596,13 @@ impl Writer {
             let _ = self.db.execute_batch("ROLLBACK");
             refusal
         });
-        if committed.is_err() {
-            self.state.forget_all(&self.db);
-            new_events.clear();
-            is_special = true;
+        match &committed {
+            Ok(()) => self.state.runners.committed(),
+            Err(_) => {
+                self.state.forget_all(&self.db);
+                new_events.clear();
+                is_special = true;
+            }
         }
         torc_failpoint::hit("store.after_commit");
         let took = begin.elapsed();
@@ -782,6 +731,11 @@ fn run(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>, is_first: bool) -> Re
         },
         Ok(Err(Failed::Refused(refusal))) => {
             undo(tx, events, is_first);
+            if tx.is_moved {
+                // Its rows were taken back, and the engine's copy has made the same moves.
+                tx.state.forget_all(tx.db);
+                *tx.is_special = true;
+            }
             return Err(refusal);
         }
         Ok(Err(Failed::Broken(error))) => broken(&error),
@@ -833,6 +787,7 @@ impl State {
     fn progress(&self, workflow: &Workflow) -> Progress {
         Progress {
             counts: workflow.counts(),
+            removed: workflow.removed(),
             run: workflow.run,
             is_complete: workflow.is_complete(),
             is_canceled: workflow.canceled,
@@ -848,17 +803,10 @@ impl State {
         self.recent.clear();
         match load::boot(db) {
             Ok(mut fresh) => {
-                // Which runners there are, the rows say: one may have come or gone in what was
-                // rolled back, and so may a quarantine or an order of a person. What is known
-                // only here (when it was last heard, what it was told) stays.
-                for (id, runner) in fresh.runners.iter_mut() {
-                    if let Some(known) = self.runners.remove(id) {
-                        let (conduct, ordered) = (runner.conduct.clone(), runner.ordered);
-                        *runner = Runner { conduct, ordered, ..known };
-                    }
-                }
+                fresh.runners = std::mem::take(&mut self.runners).reread(fresh.runners);
                 let mut pools = std::mem::take(&mut self.pools);
                 pools.forget_index();
+                fresh.reservations = fresh.reservations.with_times_of(&self.reservations);
                 *self = Self { boot: self.boot, last_look: self.last_look, pools, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
@@ -911,21 +859,20 @@ impl Tx<'_> {
         id: WorkflowId,
         step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> Result<T, torc_engine::Refused>,
     ) -> Result<T, Failed> {
-        let mut limits = std::mem::take(&mut self.state.limits);
-        let next_attempt = self.state.next_attempt;
+        // Loaded before the limits are lent: a workflow that is read counts what it uses in them.
+        self.workflow(id)?;
         let now = self.now;
-        let outcome = self.workflow(id).map(|workflow| {
-            workflow.set_next_attempt(next_attempt);
-            let outcome = step(workflow, &mut limits, now);
-            let released = workflow.take_released();
-            (outcome, workflow.take_changes(), workflow.next_attempt(), released)
-        });
-        self.state.limits = limits;
-        let (outcome, changes, next_attempt, released) = outcome?;
+        let State { workflows, limits, next_attempt, .. } = &mut *self.state;
+        let workflow =
+            workflows.get_mut(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+        workflow.set_next_attempt(*next_attempt);
+        let outcome = step(workflow, limits, now);
+        let released = workflow.take_released();
+        let changes = workflow.take_changes();
+        *next_attempt = workflow.next_attempt();
         if released {
             self.woken.insert(id);
         }
-        self.state.next_attempt = next_attempt;
         self.write(id, changes)?;
         Ok(outcome?)
     }
@@ -942,7 +889,8 @@ impl Tx<'_> {
         changes: Vec<torc_engine::Change>,
     ) -> Result<(), Failed> {
         let known = self.new_events.len();
-        let wakes = persist::write(
+        self.is_moved |= !changes.is_empty();
+        let wakes = journal::write(
             self.db,
             id,
             changes,

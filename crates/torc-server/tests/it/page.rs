@@ -270,6 +270,21 @@ async fn jobs_are_seen_by_family_from_memory_and_from_the_database() {
         world.get(&format!("/workflows/{id}/families?where=-status:ready%20-name:prep")).await.ok();
     assert_eq!(some["families"][1]["counts"], json!({"failed": 4}), "{some}");
     assert_eq!((&some["families"][0]["total"], &some["total"]), (&json!(0), &json!(5)));
+    // From the counts that are there, or from rows where a name decides: `-name:none` holds for all.
+    for filter in [
+        "-status:completed",
+        "status:bad",
+        "family:train%20-status:ready",
+        "-family:prep",
+        "family:none",
+    ] {
+        let counted = world.get(&format!("/workflows/{id}/families?where={filter}")).await.ok();
+        let rows = format!("/workflows/{id}/families?where={filter}%20-name:none");
+        let rows = world.get(&rows).await.ok();
+        assert_eq!(counted["families"], rows["families"], "{filter}");
+        let listed = world.get(&format!("/jobs?workflow_id={id}&where={filter}")).await.ok();
+        assert_eq!(counted["total"], listed["total_count"], "{filter}");
+    }
     let wrong = world.get(&format!("/workflows/{id}/families?where=status:faild")).await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
 

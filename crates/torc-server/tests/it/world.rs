@@ -453,7 +453,7 @@ impl Ids {
 
 /// Every operation of the table, from the document that is made of it.
 pub fn operations() -> Vec<Operation> {
-    let document = serde_json::to_value(torc_server::api::document()).unwrap();
+    let document = torc_server::api::document();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

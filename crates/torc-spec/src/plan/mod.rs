@@ -26,7 +26,7 @@ use torc_model::plan::Plan;
 
 /// A plan and what analysis needs to know about how it came about.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedSpec {
     pub plan: Plan,
     pub warnings: Diagnostics,
     /// For each job of the plan, the index of its definition in the spec.
@@ -47,7 +47,7 @@ pub(crate) fn max_jobs(document: &Document) -> usize {
 }
 
 /// Makes a plan out of a spec, whose canonical form is `text`.
-pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
+pub(crate) fn plan(spec: &Spec, text: String) -> Result<PlannedSpec, Diagnostics> {
     plan_for(spec, text, None)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn plan_for(
     spec: &Spec,
     text: String,
     present: Option<&dyn Present>,
-) -> Result<Planned, Diagnostics> {
+) -> Result<PlannedSpec, Diagnostics> {
     let mut planner = Planner {
         spec,
         present,
@@ -84,7 +84,7 @@ pub(crate) fn plan_for(
     plan.user_data = catalog.user_data;
     planner.found.sort();
     let present = planner.stubs.names().map(str::to_owned).collect();
-    Ok(Planned { plan, warnings: planner.found, origins, present })
+    Ok(PlannedSpec { plan, warnings: planner.found, origins, present })
 }
 
 struct Planner<'a> {

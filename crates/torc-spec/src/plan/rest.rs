@@ -9,7 +9,8 @@ use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
     Action, ActionKind, AutoRecover, DynamicJobs, Execution, ExecutionMode, FailureHandler, Job,
-    Plan, Requirements, ResourceMonitor, Settings, SlurmScheduler,
+    Plan, RecoverySettings, Requirements, ResourceMonitor, RunnerPatience, Settings,
+    SlurmScheduler,
 };
 use torc_model::status::DispatchOrder;
 
@@ -34,8 +35,8 @@ impl Planner<'_> {
             user: document.user.clone(),
             description: document.description.clone(),
             project: document.project.clone(),
-            access_groups: document.access_groups.clone(),
             metadata: document.metadata.clone(),
+            access_groups: document.access_groups.clone(),
             settings: self.settings(document),
             resource_requirements: requirements(document),
             failure_handlers: self.handlers(document),
@@ -106,22 +107,15 @@ impl Planner<'_> {
             execution: execution(document),
             dynamic_jobs: dynamic(document),
             slurm_defaults: document.slurm_defaults.clone(),
-            idle_seconds: document
-                .compute_node_wait_for_new_jobs_seconds
-                .unwrap_or(default.idle_seconds),
-            ignore_completion: document.compute_node_ignore_workflow_completion,
-            min_time_for_new_jobs_seconds: document
-                .compute_node_min_time_for_new_jobs_seconds
-                .unwrap_or(default.min_time_for_new_jobs_seconds),
-            wait_for_server_minutes: document
-                .compute_node_wait_for_healthy_database_minutes
-                .unwrap_or(default.wait_for_server_minutes),
+            runners: patience(document),
             agent: document.agent.clone(),
-            classification_threshold: document
-                .classification_threshold
-                .unwrap_or(default.classification_threshold),
-            auto_recover: auto_recover(document),
-            recovery_rules: document.recovery_rules.clone(),
+            recovery: RecoverySettings {
+                classification_threshold: document
+                    .classification_threshold
+                    .unwrap_or(default.recovery.classification_threshold),
+                auto_recover: auto_recover(document),
+                recovery_rules: document.recovery_rules.clone(),
+            },
         }
     }
 
@@ -357,6 +351,22 @@ fn execution(document: &Document) -> Execution {
             // `auto` chooses the way that costs least.
             _ => ExecutionMode::Direct,
         },
+    }
+}
+
+fn patience(document: &Document) -> RunnerPatience {
+    let default = RunnerPatience::default();
+    RunnerPatience {
+        idle_seconds: document
+            .compute_node_wait_for_new_jobs_seconds
+            .unwrap_or(default.idle_seconds),
+        ignore_completion: document.compute_node_ignore_workflow_completion,
+        min_time_for_new_jobs_seconds: document
+            .compute_node_min_time_for_new_jobs_seconds
+            .unwrap_or(default.min_time_for_new_jobs_seconds),
+        wait_for_server_minutes: document
+            .compute_node_wait_for_healthy_database_minutes
+            .unwrap_or(default.wait_for_server_minutes),
     }
 }
 

@@ -33,11 +33,11 @@ const MAP_FIELDS: [&str; 6] = ["total", "successful", "failed", "recovered", "re
 
 /// A message and the text it is about, at a node of the spec.
 pub(crate) struct Remark {
-    /// Where.
+    /// The node of the spec that it is about.
     pub at: NodePath,
     /// The part of the text there.
     pub part: String,
-    /// What.
+    /// What it says.
     pub diagnostic: Diagnostic,
 }
 

@@ -42,10 +42,11 @@ impl State {
         if let Some(place) = &self.job {
             return Some(format!("id:{}", place.id));
         }
-        match self.view {
-            View::Jobs if self.jobs.all_marked => Some(self.jobs.filter.clone()),
-            View::Jobs if !self.jobs.marks.is_empty() => {
-                let ids: Vec<String> = self.jobs.marks.iter().map(ToString::to_string).collect();
+        match self.route.view {
+            View::Jobs if self.jobs.marks.all => Some(self.jobs.filter.clone()),
+            View::Jobs if !self.jobs.marks.jobs.is_empty() => {
+                let ids: Vec<String> =
+                    self.jobs.marks.jobs.iter().map(ToString::to_string).collect();
                 Some(format!("id:{}", ids.join(",")))
             }
             View::Jobs => self.current_job().map(|job| format!("id:{}", job.id)),
@@ -78,7 +79,7 @@ impl State {
             return Vec::new();
         };
         let value = value(action).map(|(_, first)| Editor::new(first));
-        self.overlay = Some(Overlay::Act(ActDialog {
+        self.dialogs.overlay = Some(Overlay::Act(ActDialog {
             workflow,
             action,
             filter,
@@ -93,9 +94,9 @@ impl State {
 
     /// The same after the value has changed.
     pub(crate) fn plan_again(&mut self) -> Vec<Effect> {
-        self.turn += 1;
-        let (turn, by) = (self.turn, self.settings.author.clone());
-        let Some(Overlay::Act(dialog)) = &mut self.overlay else { return Vec::new() };
+        self.dialogs.turn += 1;
+        let (turn, by) = (self.dialogs.turn, self.settings.author.clone());
+        let Some(Overlay::Act(dialog)) = &mut self.dialogs.overlay else { return Vec::new() };
         dialog.turn = turn;
         (dialog.plan, dialog.problem) = (None, None);
         vec![Effect::Fetch(Request::Act(request(dialog, true, by), turn))]
@@ -103,9 +104,9 @@ impl State {
 
     /// Does it.
     pub(crate) fn carry_out(&mut self) -> Vec<Effect> {
-        self.turn += 1;
-        let (turn, by) = (self.turn, self.settings.author.clone());
-        let Some(Overlay::Act(dialog)) = &mut self.overlay else { return Vec::new() };
+        self.dialogs.turn += 1;
+        let (turn, by) = (self.dialogs.turn, self.settings.author.clone());
+        let Some(Overlay::Act(dialog)) = &mut self.dialogs.overlay else { return Vec::new() };
         let has_work = dialog.plan.as_ref().is_some_and(|plan| plan.done > 0);
         if !has_work || dialog.is_going {
             return Vec::new();
@@ -116,27 +117,26 @@ impl State {
 
     pub(crate) fn on_acted(&mut self, asked: &ActRequest, turn: u64, view: ActView) -> Vec<Effect> {
         if asked.dry_run {
-            if let Some(Overlay::Act(dialog)) = &mut self.overlay
+            if let Some(Overlay::Act(dialog)) = &mut self.dialogs.overlay
                 && dialog.turn == turn
             {
                 dialog.plan = Some(view);
             }
             return Vec::new();
         }
-        if matches!(&self.overlay, Some(Overlay::Act(dialog)) if dialog.turn == turn) {
-            self.overlay = None;
+        if matches!(&self.dialogs.overlay, Some(Overlay::Act(dialog)) if dialog.turn == turn) {
+            self.dialogs.overlay = None;
         }
         self.say(format!("{}: done with {}", title(asked.action), count(view.done, "job")));
         self.jobs.marks.clear();
-        self.jobs.all_marked = false;
         self.mark_stale();
         // The user wants to see what it did.
-        self.asked.clear();
+        self.connection.asked.clear();
         Vec::new()
     }
 
     pub(crate) fn on_act_problem(&mut self, turn: u64, message: &str) {
-        match &mut self.overlay {
+        match &mut self.dialogs.overlay {
             Some(Overlay::Act(dialog)) if dialog.turn == turn => {
                 dialog.problem = Some(message.to_owned());
                 dialog.is_going = false;

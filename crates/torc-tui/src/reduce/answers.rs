@@ -18,10 +18,10 @@ impl State {
         }
         match answer {
             Ok(answer) => {
-                self.heard_ms = Some(self.now_ms);
+                self.connection.heard_ms = Some(self.now_ms);
                 // Without a workflow there is no pulse that would tell.
                 if self.workflow.is_none() {
-                    self.link = Link::Connected;
+                    self.connection.link = Link::Connected;
                 }
                 self.on_success(&request, answer)
             }
@@ -140,7 +140,7 @@ impl State {
         self.overview.by_family = view.families.iter().map(|f| numbers(&f.counts)).collect();
         self.overview.families = Some(view);
         self.keep_in_sight();
-        if !was_known && self.view == View::Jobs {
+        if !was_known && self.route.view == View::Jobs {
             self.propose_filter();
         }
         Vec::new()

@@ -33,7 +33,7 @@ impl State {
             problem: None,
         });
         for feed in [Feed::Why, Feed::Attempts, Feed::Log] {
-            self.asked.remove(&feed);
+            self.connection.asked.remove(&feed);
         }
         Vec::new()
     }
@@ -65,7 +65,7 @@ impl State {
         }
         place.shown = place.shown.min(count.saturating_sub(1));
         // What it wrote last.
-        if was_running && !place.is_running() && place.log.follows {
+        if was_running && !place.is_running() && place.log.scroll.follows {
             return self.more_log();
         }
         Vec::new()
@@ -88,15 +88,15 @@ impl State {
             .and_then(|found| found.proof.iter().find_map(|proof| proof.start))
             .filter(|_| place.stream == Stream::Stderr);
         let Some(of) = place.log_of() else { return Vec::new() };
-        let (wrap, search) = (place.log.wrap, None);
-        place.log = Log { of: Some(of), wrap, search, is_waiting: true, ..Log::default() };
+        let scroll = LogScroll { wrap: place.log.scroll.wrap, ..LogScroll::default() };
+        place.log = Log { of: Some(of), scroll, is_waiting: true, ..Log::default() };
         let (offset, piece) = match evidence {
             Some(at) => {
                 (place.log.target, place.log.marked) = (Some(at), Some(at));
                 ((at - CONTEXT).max(0), Piece::Open)
             }
             None => {
-                place.log.follows = true;
+                place.log.scroll.follows = true;
                 (-PIECE, Piece::End)
             }
         };
@@ -150,20 +150,20 @@ impl State {
                 log.begin = lines.first().map_or(view.offset, |line| line.offset);
                 log.end = view.next_offset;
                 log.lines = lines;
-                log.top = 0;
+                log.scroll.top = 0;
             }
             Piece::Before if view.offset == asked => {
                 if view.offset > 0 && lines.len() > 1 {
                     lines.remove(0);
                 }
                 log.begin = lines.first().map_or(view.offset, |line| line.offset);
-                log.top += lines.len();
+                log.scroll.top += lines.len();
                 lines.append(&mut log.lines);
                 log.lines = lines;
                 if log.lines.len() > MAX_LINES {
                     log.end = log.lines[MAX_LINES].offset;
                     log.lines.truncate(MAX_LINES);
-                    log.follows = false;
+                    log.scroll.follows = false;
                 }
             }
             // The file became shorter or was written anew: what is here is no longer in it.
@@ -190,7 +190,7 @@ impl State {
                 let surplus = log.lines.len().saturating_sub(MAX_LINES);
                 if surplus > 0 {
                     log.lines.drain(..surplus);
-                    log.top = log.top.saturating_sub(surplus);
+                    log.scroll.top = log.scroll.top.saturating_sub(surplus);
                     log.begin = log.lines.first().map_or(log.begin, |line| line.offset);
                 }
             }
@@ -202,9 +202,9 @@ impl State {
         }
         if let Some(target) = log.target.take() {
             let at = log.lines.iter().rposition(|line| line.offset <= target).unwrap_or(0);
-            log.top = at.saturating_sub(ABOVE);
-        } else if log.follows {
-            log.top = log.lines.len().saturating_sub(rows);
+            log.scroll.top = at.saturating_sub(ABOVE);
+        } else if log.scroll.follows {
+            log.scroll.top = log.lines.len().saturating_sub(rows);
         }
         // A piece of few long lines, or of none: the screen has room for more.
         if piece == Piece::Open && log.lines.len() < rows && log.end < log.size {
@@ -240,13 +240,13 @@ impl State {
         let Some(place) = &mut self.job else { return Vec::new() };
         let log = &mut place.log;
         let last = log.lines.len().saturating_sub(rows);
-        let top = (log.top as i64).saturating_add(by);
-        log.top = usize::try_from(top.max(0)).unwrap_or(0).min(last);
-        log.follows = top >= last as i64 && log.end >= log.size && by >= 0;
-        if by < 0 && log.top < rows && log.begin > 0 {
+        let top = (log.scroll.top as i64).saturating_add(by);
+        log.scroll.top = usize::try_from(top.max(0)).unwrap_or(0).min(last);
+        log.scroll.follows = top >= last as i64 && log.end >= log.size && by >= 0;
+        if by < 0 && log.scroll.top < rows && log.begin > 0 {
             return self.earlier_log();
         }
-        if by > 0 && log.top + 2 * rows > log.lines.len() && log.end < log.size {
+        if by > 0 && log.scroll.top + 2 * rows > log.lines.len() && log.end < log.size {
             return self.more_log();
         }
         Vec::new()
@@ -255,8 +255,8 @@ impl State {
     pub(crate) fn log_to_start(&mut self) -> Vec<Effect> {
         let Some(place) = &mut self.job else { return Vec::new() };
         let log = &mut place.log;
-        log.follows = false;
-        log.top = 0;
+        log.scroll.follows = false;
+        log.scroll.top = 0;
         let Some(of) = log.of.filter(|_| log.begin > 0 && !log.is_waiting) else {
             return Vec::new();
         };
@@ -268,8 +268,8 @@ impl State {
         let rows = self.log_rows();
         let Some(place) = &mut self.job else { return Vec::new() };
         let log = &mut place.log;
-        log.follows = true;
-        log.top = log.lines.len().saturating_sub(rows);
+        log.scroll.follows = true;
+        log.scroll.top = log.lines.len().saturating_sub(rows);
         let Some(of) = log.of.filter(|_| log.end < log.size && !log.is_waiting) else {
             return Vec::new();
         };
@@ -355,11 +355,11 @@ impl State {
         let count = hits.len() as i64;
         search.at = (search.at as i64 + step).rem_euclid(count) as usize;
         let offset = hits[search.at].offset;
-        log.follows = false;
+        log.scroll.follows = false;
         log.marked = Some(offset);
         if offset >= log.begin && offset < log.end {
             let at = log.lines.iter().rposition(|line| line.offset <= offset).unwrap_or(0);
-            log.top = at.saturating_sub(ABOVE);
+            log.scroll.top = at.saturating_sub(ABOVE);
             return Vec::new();
         }
         let Some(of) = log.of else { return Vec::new() };

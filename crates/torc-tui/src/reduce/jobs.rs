@@ -44,10 +44,9 @@ impl State {
         jobs.pending.clear();
         (jobs.cursor, jobs.top) = (0, 0);
         jobs.marks.clear();
-        jobs.all_marked = false;
         jobs.problem = None;
         jobs.peek = None;
-        self.asked.remove(&Feed::Jobs);
+        self.connection.asked.remove(&Feed::Jobs);
     }
 
     /// Opens the table with a filter.
@@ -111,7 +110,8 @@ impl State {
         self.keep_in_sight();
         let mut effects = self.load_jobs();
         effects.extend(self.follow_peek());
-        let is_here = self.view == View::Jobs && self.job.is_none() && self.overlay.is_none();
+        let is_here =
+            self.route.view == View::Jobs && self.job.is_none() && self.dialogs.overlay.is_none();
         if let Some(part) = self.jobs.opens.take().filter(|_| is_here) {
             effects.extend(self.open_current(part).unwrap_or_default());
         }
@@ -145,17 +145,17 @@ impl State {
 
     pub(crate) fn toggle_mark(&mut self) -> Vec<Effect> {
         let Some(id) = self.current_job().map(|job| job.id) else { return Vec::new() };
-        self.jobs.all_marked = false;
-        if !self.jobs.marks.remove(&id) {
-            self.jobs.marks.insert(id);
+        self.jobs.marks.all = false;
+        if !self.jobs.marks.jobs.remove(&id) {
+            self.jobs.marks.jobs.insert(id);
         }
         self.move_in_table(1)
     }
 
     pub(crate) fn mark_all(&mut self) {
-        self.jobs.marks.clear();
-        self.jobs.all_marked = !self.jobs.all_marked;
-        if self.jobs.all_marked && self.jobs.filter.is_empty() {
+        self.jobs.marks.jobs.clear();
+        self.jobs.marks.all = !self.jobs.marks.all;
+        if self.jobs.marks.all && self.jobs.filter.is_empty() {
             self.say("every job of the workflow is marked; Esc takes the marks back");
         }
     }
@@ -200,8 +200,8 @@ impl State {
     /// The next order, or the same from the other end.
     pub(crate) fn sort_by(&mut self, sort: &'static str) -> Vec<Effect> {
         let jobs = &mut self.jobs;
-        jobs.reverse = jobs.sort == sort && !jobs.reverse;
-        jobs.sort = sort;
+        jobs.order.reverse = jobs.order.sort == sort && !jobs.order.reverse;
+        jobs.order.sort = sort;
         self.restart_table();
         Vec::new()
     }

@@ -27,7 +27,7 @@ impl State {
                 _ => {}
             }
         }
-        match self.overlay {
+        match self.dialogs.overlay {
             Some(Overlay::Input(_)) => return self.on_input_key(key),
             Some(Overlay::Palette(_)) => return self.on_palette_key(key),
             Some(Overlay::Act(_)) => return self.on_act_key(key),
@@ -42,7 +42,7 @@ impl State {
         if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
             return Vec::new();
         }
-        let handled = match (&self.job, self.view) {
+        let handled = match (&self.job, self.route.view) {
             (Some(_), _) => self.on_job_key(key.code),
             (None, View::Jobs) => self.on_jobs_key(key.code),
             (None, View::Timeline) => self.on_timeline_key(key.code),
@@ -62,22 +62,21 @@ impl State {
                 self.go(View::ALL[at])
             }
             KeyCode::Tab | KeyCode::BackTab => {
-                let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0);
+                let at = View::ALL.iter().position(|view| *view == self.route.view).unwrap_or(0);
                 let step = if code == KeyCode::Tab { 1 } else { View::ALL.len() - 1 };
                 self.go(View::ALL[(at + step) % View::ALL.len()])
             }
             KeyCode::Char(':') => self.open_palette(),
             KeyCode::Char('?') => {
-                self.overlay = Some(Overlay::Help { top: 0 });
+                self.dialogs.overlay = Some(Overlay::Help { top: 0 });
                 Vec::new()
             }
             KeyCode::Char('Q') => vec![Effect::Quit],
             KeyCode::Char('q') | KeyCode::Esc => {
-                self.notice = None;
-                let is_marked = self.jobs.all_marked || !self.jobs.marks.is_empty();
-                if self.job.is_none() && self.view == View::Jobs && is_marked {
+                self.dialogs.notice = None;
+                let is_marked = !self.jobs.marks.is_empty();
+                if self.job.is_none() && self.route.view == View::Jobs && is_marked {
                     self.jobs.marks.clear();
-                    self.jobs.all_marked = false;
                     return Vec::new();
                 }
                 match (self.back(), code) {
@@ -99,7 +98,7 @@ impl State {
         if let Some(by) = self.steps(code) {
             return Some(self.move_in_list(by));
         }
-        match (code, self.view) {
+        match (code, self.route.view) {
             (KeyCode::Enter, View::Overview) => {
                 let at = self.overview.list.cursor;
                 match at.checked_sub(self.shown_groups()) {
@@ -146,7 +145,7 @@ impl State {
     }
 
     pub(crate) fn move_in_list(&mut self, by: i64) -> Vec<Effect> {
-        let count = match self.view {
+        let count = match self.route.view {
             View::Overview => self.overview_rows(),
             View::Failures => self.overview.failures.as_ref().map_or(0, Vec::len),
             View::Nodes => self.node_rows(),
@@ -154,7 +153,7 @@ impl State {
             View::Workflows => self.workflows.rows.as_ref().map_or(0, Vec::len),
             View::Jobs | View::Timeline => 0,
         };
-        if let Some(list) = self.list_of(self.view) {
+        if let Some(list) = self.list_of(self.route.view) {
             let cursor = (list.cursor as i64).saturating_add(by);
             list.cursor = usize::try_from(cursor.max(0)).unwrap_or(0).min(count.saturating_sub(1));
         }
@@ -208,16 +207,15 @@ impl State {
             }
             KeyCode::Char('u') => {
                 self.jobs.marks.clear();
-                self.jobs.all_marked = false;
                 Some(Vec::new())
             }
             KeyCode::Char('s') => {
-                let at = SORTS.iter().position(|sort| *sort == self.jobs.sort).unwrap_or(0);
+                let at = SORTS.iter().position(|sort| *sort == self.jobs.order.sort).unwrap_or(0);
                 Some(self.sort_by(SORTS[(at + 1) % SORTS.len()]))
             }
-            KeyCode::Char('S') => Some(self.sort_by(self.jobs.sort)),
+            KeyCode::Char('S') => Some(self.sort_by(self.jobs.order.sort)),
             KeyCode::Char('c') => {
-                self.overlay = Some(Overlay::Columns { cursor: 0 });
+                self.dialogs.overlay = Some(Overlay::Columns { cursor: 0 });
                 Some(Vec::new())
             }
             KeyCode::Char('y') => {
@@ -333,9 +331,11 @@ impl State {
         match code {
             KeyCode::Char('l') | KeyCode::Enter => place.part = Part::Log,
             KeyCode::Char('w') => place.part = Part::Why,
-            KeyCode::Char('W') => place.log.wrap = !place.log.wrap,
-            KeyCode::Left => place.log.left = place.log.left.saturating_sub(SIDE_STEP),
-            KeyCode::Right => place.log.left += SIDE_STEP,
+            KeyCode::Char('W') => place.log.scroll.wrap = !place.log.scroll.wrap,
+            KeyCode::Left => {
+                place.log.scroll.left = place.log.scroll.left.saturating_sub(SIDE_STEP)
+            }
+            KeyCode::Right => place.log.scroll.left += SIDE_STEP,
             KeyCode::Char('[') => return Some(self.step_attempt(-1)),
             KeyCode::Char(']') => return Some(self.step_attempt(1)),
             KeyCode::Char('s') => {
@@ -405,11 +405,11 @@ impl State {
 
     fn on_act_key(&mut self, key: KeyEvent) -> Vec<Effect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let Some(Overlay::Act(dialog)) = &mut self.overlay else { return Vec::new() };
+        let Some(Overlay::Act(dialog)) = &mut self.dialogs.overlay else { return Vec::new() };
         let command = dialog.plan.as_ref().map(|plan| plan.command.clone());
         let has_value = dialog.value.is_some();
         match key.code {
-            KeyCode::Esc => self.overlay = None,
+            KeyCode::Esc => self.dialogs.overlay = None,
             KeyCode::Enter => return self.carry_out(),
             KeyCode::Char('y') if is_control || !has_value => {
                 if let Some(command) = command {
@@ -417,7 +417,7 @@ impl State {
                     return vec![Effect::Copy(command)];
                 }
             }
-            KeyCode::Char('q') if !has_value => self.overlay = None,
+            KeyCode::Char('q') if !has_value => self.dialogs.overlay = None,
             _ => {
                 if let Some(value) = &mut dialog.value
                     && !dialog.is_going
@@ -431,7 +431,9 @@ impl State {
     }
 
     fn on_columns_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let Some(Overlay::Columns { cursor }) = &mut self.overlay else { return Vec::new() };
+        let Some(Overlay::Columns { cursor }) = &mut self.dialogs.overlay else {
+            return Vec::new();
+        };
         match key.code {
             KeyCode::Up | KeyCode::Char('k') => *cursor = cursor.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => {
@@ -444,7 +446,7 @@ impl State {
                     self.jobs.hidden.insert(column);
                 }
             }
-            KeyCode::Esc | KeyCode::Char('q' | 'c') => self.overlay = None,
+            KeyCode::Esc | KeyCode::Char('q' | 'c') => self.dialogs.overlay = None,
             _ => {}
         }
         Vec::new()
@@ -455,13 +457,13 @@ impl State {
         let by = self.steps(key.code);
         let count = crate::view::help_lines(self);
         let rows = self.body_rows();
-        let Some(Overlay::Help { top }) = &mut self.overlay else { return None };
+        let Some(Overlay::Help { top }) = &mut self.dialogs.overlay else { return None };
         if let Some(by) = by {
             let last = count.saturating_sub(rows.saturating_sub(2)) as i64;
             *top = (*top as i64).saturating_add(by).clamp(0, last) as usize;
             return Some(Vec::new());
         }
-        self.overlay = None;
+        self.dialogs.overlay = None;
         match key.code {
             KeyCode::Esc | KeyCode::Char('q' | '?') => Some(Vec::new()),
             _ => None,

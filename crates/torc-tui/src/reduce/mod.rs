@@ -26,14 +26,18 @@ impl State {
     pub fn new(settings: Settings, workflow: Option<WorkflowId>, size: (u16, u16)) -> Self {
         Self {
             settings,
-            size,
             now_ms: 0,
-            view: if workflow.is_some() { View::Overview } else { View::Workflows },
-            trail: Vec::new(),
+            frame: FramePlaces { size, hits: Vec::new() },
+            route: ViewTrail {
+                view: if workflow.is_some() { View::Overview } else { View::Workflows },
+                trail: Vec::new(),
+            },
             workflow: None,
-            link: Link::Connecting,
-            heard_ms: None,
-            asked: BTreeMap::new(),
+            connection: ServerLink {
+                link: Link::Connecting,
+                heard_ms: None,
+                asked: BTreeMap::new(),
+            },
             overview: Overview::default(),
             jobs: JobsScreen::default(),
             failures: List::default(),
@@ -42,10 +46,7 @@ impl State {
             events: Events::default(),
             workflows: Workflows::default(),
             job: None,
-            overlay: None,
-            notice: None,
-            hits: Vec::new(),
-            turn: 0,
+            dialogs: Dialogs::default(),
         }
     }
 
@@ -63,15 +64,15 @@ impl State {
     /// Takes one event in.
     pub fn on(&mut self, event: Event, now_ms: i64) -> Vec<Effect> {
         self.now_ms = now_ms;
-        if self.notice.as_ref().is_some_and(|notice| notice.until_ms <= now_ms) {
-            self.notice = None;
+        if self.dialogs.notice.as_ref().is_some_and(|notice| notice.until_ms <= now_ms) {
+            self.dialogs.notice = None;
         }
         let mut effects = match event {
             Event::Key(key) => self.on_key(key),
             Event::Mouse(mouse) => self.on_mouse(mouse),
             Event::Paste(text) => self.on_paste(&text),
             Event::Resize(columns, rows) => {
-                self.size = (columns, rows);
+                self.frame.size = (columns, rows);
                 self.keep_in_sight();
                 self.load_visible()
             }
@@ -91,15 +92,12 @@ impl State {
     /// Shows another workflow from its beginning.
     pub(crate) fn open_workflow(&mut self, id: WorkflowId, view: View) -> Vec<Effect> {
         self.job = None;
-        if self.view != view {
-            self.trail.push(self.view);
-        }
-        self.view = view;
+        self.route.go(view);
         if self.workflow == Some(id) {
             return Vec::new();
         }
         self.workflow = Some(id);
-        self.link = Link::Connecting;
+        self.connection.link = Link::Connecting;
         self.overview = Overview::default();
         let generation = self.jobs.generation + 1;
         self.jobs = JobsScreen {
@@ -111,7 +109,7 @@ impl State {
         self.timeline = TimelineScreen::default();
         self.nodes = NodesScreen::default();
         self.events = Events::default();
-        self.asked.retain(|feed, _| *feed == Feed::Workflows);
+        self.connection.asked.retain(|feed, _| *feed == Feed::Workflows);
         vec![Effect::Follow(id)]
     }
 
@@ -122,10 +120,10 @@ impl State {
             return Vec::new();
         }
         self.job = None;
-        if self.view != view {
-            self.trail.retain(|seen| *seen != view);
-            self.trail.push(self.view);
-            self.view = view;
+        if self.route.view != view {
+            self.route.trail.retain(|seen| *seen != view);
+            self.route.trail.push(self.route.view);
+            self.route.view = view;
         }
         if view == View::Jobs {
             self.propose_filter();
@@ -142,9 +140,9 @@ impl State {
             }
             return true;
         }
-        match self.trail.pop() {
+        match self.route.trail.pop() {
             Some(view) => {
-                self.view = view;
+                self.route.view = view;
                 true
             }
             None => false,
@@ -153,21 +151,21 @@ impl State {
 
     pub(crate) fn say(&mut self, text: impl Into<String>) {
         let until_ms = self.now_ms + NOTICE_MS;
-        self.notice = Some(Notice { text: text.into(), is_bad: false, until_ms });
+        self.dialogs.notice = Some(Notice { text: text.into(), is_bad: false, until_ms });
     }
 
     pub(crate) fn say_bad(&mut self, text: impl Into<String>) {
         let until_ms = self.now_ms + NOTICE_MS;
-        self.notice = Some(Notice { text: text.into(), is_bad: true, until_ms });
+        self.dialogs.notice = Some(Notice { text: text.into(), is_bad: true, until_ms });
     }
 
     fn on_pulse(&mut self, id: WorkflowId, frame: &PulseView) -> Vec<Effect> {
         if self.workflow != Some(id) {
             return Vec::new();
         }
-        let was_away = self.link != Link::Connected;
-        self.link = Link::Connected;
-        self.heard_ms = Some(self.now_ms);
+        let was_away = self.connection.link != Link::Connected;
+        self.connection.link = Link::Connected;
+        self.connection.heard_ms = Some(self.now_ms);
         let mut counts = [0; 11];
         counts.iter_mut().zip(&frame.counts).for_each(|(sum, count)| *sum = *count);
         let view = self.overview.families.as_mut();
@@ -175,22 +173,19 @@ impl State {
             view.run_id != frame.run_id
                 || view.is_complete != frame.is_complete
                 || view.is_canceled != frame.is_canceled
-                || view.busy_cpus != frame.busy_cpus
-                || view.runners != frame.runners
+                || (view.cpus.busy, view.cpus.runners) != (frame.cpus.busy, frame.cpus.runners)
         });
         if let Some(view) = view {
             view.is_complete = frame.is_complete;
             view.is_canceled = frame.is_canceled;
-            view.busy_cpus = frame.busy_cpus;
             view.cpus = frame.cpus;
-            view.runners = frame.runners;
             view.at_ms = frame.at_ms;
         }
         if was_away || is_other || counts != self.overview.counts {
             self.mark_stale();
         } else {
             // The leases of runners are renewed without any other change.
-            self.asked.entry(Feed::Runners).or_default().is_stale = true;
+            self.connection.asked.entry(Feed::Runners).or_default().is_stale = true;
         }
         self.overview.counts = counts;
         for (number, counts) in &frame.families {
@@ -201,7 +196,7 @@ impl State {
                 place.iter_mut().zip(counts).for_each(|(sum, count)| *sum = *count);
             }
         }
-        self.overview.busy.push(frame.busy_cpus);
+        self.overview.busy.push(frame.cpus.busy);
         let surplus = self.overview.busy.len().saturating_sub(MAX_BUSY);
         self.overview.busy.drain(..surplus);
         Vec::new()
@@ -213,7 +208,7 @@ impl State {
             return Vec::new();
         }
         // What was asked for will not come.
-        for asked in self.asked.values_mut() {
+        for asked in self.connection.asked.values_mut() {
             (asked.is_waiting, asked.is_stale) = (false, true);
         }
         self.jobs.pending.clear();
@@ -221,14 +216,14 @@ impl State {
         if let Some(place) = &mut self.job {
             place.log.is_waiting = false;
         }
-        let since_ms = match self.link {
+        let since_ms = match self.connection.link {
             Link::Away { since_ms, .. } => since_ms,
             Link::Connecting | Link::Connected => {
                 self.say_bad(why.clone());
-                self.heard_ms.unwrap_or(self.now_ms)
+                self.connection.heard_ms.unwrap_or(self.now_ms)
             }
         };
-        self.link = Link::Away { since_ms, why };
+        self.connection.link = Link::Away { since_ms, why };
         Vec::new()
     }
 
@@ -238,11 +233,11 @@ impl State {
             return Vec::new();
         }
         self.workflow = None;
-        self.link = Link::Connecting;
-        (self.job, self.overlay) = (None, None);
-        self.trail.clear();
-        self.view = View::Workflows;
-        self.asked.clear();
+        self.connection.link = Link::Connecting;
+        (self.job, self.dialogs.overlay) = (None, None);
+        self.route.trail.clear();
+        self.route.view = View::Workflows;
+        self.connection.asked.clear();
         self.say_bad(why);
         Vec::new()
     }
@@ -250,10 +245,10 @@ impl State {
     /// Asks for what is on the screen and not here.
     pub(crate) fn load_visible(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.job.is_none() && self.view == View::Jobs {
+        if self.job.is_none() && self.route.view == View::Jobs {
             effects.extend(self.load_jobs());
         }
-        if self.view == View::Workflows {
+        if self.route.view == View::Workflows {
             effects.extend(self.load_workflow_rows());
         }
         effects
@@ -261,7 +256,7 @@ impl State {
 
     /// The families of workflows that are on the screen: their bars and counts.
     pub(crate) fn load_workflow_rows(&mut self) -> Vec<Effect> {
-        let rows = usize::from(self.size.1).max(1);
+        let rows = usize::from(self.frame.size.1).max(1);
         let Workflows { rows: Some(all), list, pending, families, .. } = &mut self.workflows else {
             return Vec::new();
         };
@@ -282,7 +277,7 @@ impl State {
 
     /// Rows of the body, under the head and above the keys.
     pub(crate) fn body_rows(&self) -> usize {
-        usize::from(crate::view::body_height(self.size))
+        usize::from(crate::view::body_height(self.frame.size))
     }
 
     /// Moves tops of lists so that their cursors are seen.

@@ -16,7 +16,7 @@ impl State {
             MouseEventKind::Down(MouseButton::Left) => {
                 let spot = Position::new(mouse.column, mouse.row);
                 // The frame put what lies on top last.
-                let hit = self.hits.iter().rev().find(|hit| hit.area.contains(spot)).copied();
+                let hit = self.frame.hits.iter().rev().find(|hit| hit.area.contains(spot)).copied();
                 hit.map(|hit| self.click(hit, mouse.column)).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -24,17 +24,17 @@ impl State {
     }
 
     fn wheel(&mut self, by: i64) -> Vec<Effect> {
-        if let Some(Overlay::Help { top }) = &mut self.overlay {
+        if let Some(Overlay::Help { top }) = &mut self.dialogs.overlay {
             *top = (*top as i64 + by).max(0) as usize;
             return Vec::new();
         }
-        if self.overlay.is_some() {
+        if self.dialogs.overlay.is_some() {
             return Vec::new();
         }
         if let Some(part) = self.job.as_ref().map(|place| place.part) {
             return self.scroll_job(part, KeyCode::Null, by);
         }
-        match self.view {
+        match self.route.view {
             View::Jobs => self.move_in_table(by),
             View::Timeline => {
                 self.zoom(if by > 0 { 1.2 } else { 1.0 / 1.2 });
@@ -45,7 +45,7 @@ impl State {
     }
 
     fn click(&mut self, hit: Hit, column: u16) -> Vec<Effect> {
-        if self.overlay.is_some() {
+        if self.dialogs.overlay.is_some() {
             return Vec::new();
         }
         match hit.target {
@@ -54,7 +54,7 @@ impl State {
                 Some(sort) => self.sort_by(sort),
                 None => Vec::new(),
             },
-            Target::Row(index) => match self.view {
+            Target::Row(index) => match self.route.view {
                 // A second click opens.
                 View::Jobs if self.jobs.cursor == index => {
                     self.on_key(crossterm::event::KeyEvent::from(KeyCode::Enter))

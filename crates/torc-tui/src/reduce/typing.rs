@@ -72,15 +72,15 @@ impl State {
                 .unwrap_or_default(),
         };
         let editor = Editor::new(&before);
-        self.overlay = Some(Overlay::Input(Input { what, editor, before, problem: None }));
+        self.dialogs.overlay = Some(Overlay::Input(Input { what, editor, before, problem: None }));
     }
 
     pub(crate) fn on_input_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let Some(Overlay::Input(input)) = &mut self.overlay else { return Vec::new() };
+        let Some(Overlay::Input(input)) = &mut self.dialogs.overlay else { return Vec::new() };
         match key.code {
             KeyCode::Esc => {
                 let (what, before) = (input.what, input.before.clone());
-                self.overlay = None;
+                self.dialogs.overlay = None;
                 return match what {
                     InputFor::JobFilter if before != self.jobs.filter => {
                         self.set_filter(before);
@@ -98,7 +98,7 @@ impl State {
                     return Vec::new();
                 }
                 let (what, text) = (input.what, input.editor.text.trim().to_owned());
-                self.overlay = None;
+                self.dialogs.overlay = None;
                 return match what {
                     InputFor::LogSearch { is_regex } => self.search_log(text, is_regex),
                     InputFor::JobFilter | InputFor::EventFilter => Vec::new(),
@@ -117,7 +117,7 @@ impl State {
 
     /// The filters hold while they are typed.
     fn on_typed(&mut self) -> Vec<Effect> {
-        let Some(Overlay::Input(input)) = &mut self.overlay else { return Vec::new() };
+        let Some(Overlay::Input(input)) = &mut self.dialogs.overlay else { return Vec::new() };
         let text = input.editor.text.trim().to_owned();
         match input.what {
             InputFor::JobFilter => {
@@ -137,7 +137,7 @@ impl State {
     }
 
     pub(crate) fn on_paste(&mut self, text: &str) -> Vec<Effect> {
-        match &mut self.overlay {
+        match &mut self.dialogs.overlay {
             Some(Overlay::Input(input)) => {
                 input.editor.insert(text);
                 self.on_typed()
@@ -160,7 +160,7 @@ impl State {
     pub(crate) fn open_palette(&mut self) -> Vec<Effect> {
         let palette =
             Palette { editor: Editor::default(), items: Vec::new(), found: Vec::new(), cursor: 0 };
-        self.overlay = Some(Overlay::Palette(palette));
+        self.dialogs.overlay = Some(Overlay::Palette(palette));
         self.find()
     }
 
@@ -168,8 +168,8 @@ impl State {
     /// when the server has found them.
     fn find(&mut self) -> Vec<Effect> {
         let workflow = self.workflow;
-        let has_jobs = self.job.is_some() || self.view != View::Workflows;
-        let Some(Overlay::Palette(palette)) = &mut self.overlay else { return Vec::new() };
+        let has_jobs = self.job.is_some() || self.route.view != View::Workflows;
+        let Some(Overlay::Palette(palette)) = &mut self.dialogs.overlay else { return Vec::new() };
         let text = palette.editor.text.trim().to_lowercase();
         let mut items = Vec::new();
         // `:jobs status:failed` opens the table with a filter.
@@ -210,7 +210,7 @@ impl State {
         workflows: Vec<WorkflowView>,
         jobs: Vec<JobView>,
     ) {
-        let Some(Overlay::Palette(palette)) = &mut self.overlay else { return };
+        let Some(Overlay::Palette(palette)) = &mut self.dialogs.overlay else { return };
         if palette.editor.text.trim() != text {
             return;
         }
@@ -226,10 +226,10 @@ impl State {
     }
 
     pub(crate) fn on_palette_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let Some(Overlay::Palette(palette)) = &mut self.overlay else { return Vec::new() };
+        let Some(Overlay::Palette(palette)) = &mut self.dialogs.overlay else { return Vec::new() };
         let count = palette.items.len() + palette.found.len();
         match key.code {
-            KeyCode::Esc => self.overlay = None,
+            KeyCode::Esc => self.dialogs.overlay = None,
             KeyCode::Up => palette.cursor = palette.cursor.saturating_sub(1),
             KeyCode::Down | KeyCode::Tab => {
                 palette.cursor = (palette.cursor + 1).min(count.saturating_sub(1));
@@ -237,7 +237,7 @@ impl State {
             KeyCode::Enter => {
                 let all = palette.items.iter().chain(&palette.found);
                 let go = all.map(|item| item.go.clone()).nth(palette.cursor);
-                self.overlay = None;
+                self.dialogs.overlay = None;
                 return match go {
                     Some(go) => self.follow_item(go),
                     None => {
@@ -263,7 +263,7 @@ impl State {
             Go::Job(id, name) => self.open_job(id, name),
             Go::Act(action) => self.propose(action),
             Go::Help => {
-                self.overlay = Some(Overlay::Help { top: 0 });
+                self.dialogs.overlay = Some(Overlay::Help { top: 0 });
                 Vec::new()
             }
             Go::Quit => vec![Effect::Quit],

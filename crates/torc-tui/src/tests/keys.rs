@@ -15,10 +15,10 @@ fn world() -> World {
 fn digits_and_tab_go_through_the_screens_and_escape_comes_back() {
     let mut world = world();
     for (key, view) in ["1", "2", "3", "4", "5", "6", "7"].into_iter().zip(View::ALL) {
-        assert_eq!(world.press(key).state.view, view);
+        assert_eq!(world.press(key).state.route.view, view);
     }
-    assert_eq!(world.press("Tab").state.view, View::Overview);
-    assert_eq!(world.press("Esc").state.view, View::Workflows, "where Tab was pressed");
+    assert_eq!(world.press("Tab").state.route.view, View::Overview);
+    assert_eq!(world.press("Esc").state.route.view, View::Workflows, "where Tab was pressed");
     world.press("Esc Esc Esc Esc Esc Esc Esc");
     assert!(!world.effects.contains(&Effect::Quit), "Esc never quits");
     world.press("q");
@@ -93,7 +93,7 @@ fn a_filter_holds_while_it_is_typed_and_escape_brings_the_old_one_back() {
     assert_eq!(world.state.jobs.filter, "-status:completed");
     world.press("/ Ctrl-U status:faild");
     assert_ne!(world.state.jobs.filter, "status:faild", "what cannot be read is not asked");
-    let Some(Overlay::Input(input)) = &world.state.overlay else { panic!("still typing") };
+    let Some(Overlay::Input(input)) = &world.state.dialogs.overlay else { panic!("still typing") };
     assert!(input.problem.as_ref().is_some_and(|text| text.contains("failed")), "{input:?}");
 }
 
@@ -241,9 +241,11 @@ fn a_refusal_stays_in_the_dialog() {
     let Some(request @ Request::Act(..)) = asked.last().cloned() else { panic!("{asked:?}") };
     let problem = AskProblem { message: "`8x` is no amount".into(), is_away: false };
     world.on(Event::Answer(request, Err(problem)));
-    let Some(Overlay::Act(dialog)) = &world.state.overlay else { panic!("the dialog is open") };
+    let Some(Overlay::Act(dialog)) = &world.state.dialogs.overlay else {
+        panic!("the dialog is open")
+    };
     assert_eq!(dialog.problem.as_deref(), Some("`8x` is no amount"));
-    assert_eq!(world.state.link, Link::Connected);
+    assert_eq!(world.state.connection.link, Link::Connected);
 }
 
 #[test]
@@ -262,7 +264,7 @@ fn a_job_opens_at_its_newest_attempt_and_brackets_step_through_them() {
     world.press("Esc");
     assert_eq!(world.state.job.as_ref().unwrap().part, Part::Both);
     assert!(world.press("Esc").state.job.is_none());
-    assert_eq!(world.state.view, View::Jobs);
+    assert_eq!(world.state.route.view, View::Jobs);
 }
 
 #[test]
@@ -278,8 +280,8 @@ fn a_search_asks_the_server_and_n_goes_from_hit_to_hit() {
     world.on(Event::Answer(request, answer));
     let log = &world.state.job.as_ref().unwrap().log;
     assert_eq!(log.marked, Some(300));
-    assert!(!log.follows);
-    assert_eq!(log.lines[log.top].offset, 300 - 3 * 25, "with lines above it");
+    assert!(!log.scroll.follows);
+    assert_eq!(log.lines[log.scroll.top].offset, 300 - 3 * 25, "with lines above it");
     world.press("n");
     assert_eq!(world.state.job.as_ref().unwrap().log.marked, Some(1_200));
     world.press("n");
@@ -305,7 +307,7 @@ fn the_output_grows_at_its_end_and_a_line_in_two_pieces_is_one_line() {
     let log = &world.state.job.as_ref().unwrap().log;
     let last: Vec<&str> = log.lines[before..].iter().map(|line| line.text.as_str()).collect();
     assert_eq!(last, ["half a line", "next"]);
-    assert!(log.follows);
+    assert!(log.scroll.follows);
 }
 
 #[test]
@@ -318,15 +320,20 @@ fn attempts_are_compared_with_the_one_before() {
     let text = format!("{lines:?}");
     assert!(text.contains("MemoryError") && text.contains("Equal"), "{text}");
     world.press("Esc [ d");
-    assert!(world.state.notice.as_ref().is_some_and(|n| n.text.contains("no earlier attempt")));
+    assert!(
+        world.state.dialogs.notice.as_ref().is_some_and(|n| n.text.contains("no earlier attempt"))
+    );
 }
 
 #[test]
 fn the_palette_goes_to_screens_jobs_and_filters() {
     let mut world = world();
-    assert_eq!(world.press(": nod Enter").state.view, View::Nodes);
+    assert_eq!(world.press(": nod Enter").state.route.view, View::Nodes);
     world.press(": jobs Space status:failed Enter");
-    assert_eq!((world.state.view, world.state.jobs.filter.as_str()), (View::Jobs, "status:failed"));
+    assert_eq!(
+        (world.state.route.view, world.state.jobs.filter.as_str()),
+        (View::Jobs, "status:failed")
+    );
     world.press(": zzz Down Enter");
     assert_eq!(
         world.state.job.as_ref().map(|place| place.id),
@@ -360,7 +367,7 @@ fn nothing_is_asked_and_nothing_moves_when_all_is_done() {
     world.on(Event::Pulse(WORKFLOW, pulse(true)));
     // The sample of the server still says that it runs; this one does not.
     world.state.overview.families.as_mut().unwrap().is_complete = true;
-    world.state.asked.values_mut().for_each(|asked| asked.is_stale = false);
+    world.state.connection.asked.values_mut().for_each(|asked| asked.is_stale = false);
     assert_eq!(world.state.wake_at(), None, "no timer runs at rest");
 }
 
@@ -371,13 +378,13 @@ fn a_server_that_is_away_leaves_everything_usable_and_is_asked_again_when_it_is_
     world.is_answering = false;
     world.effects.clear();
     world.on(Event::Away(WORKFLOW, "connection refused".into()));
-    assert!(matches!(world.state.link, Link::Away { .. }));
+    assert!(matches!(world.state.connection.link, Link::Away { .. }));
     world.press("j j j");
     assert_eq!(world.state.jobs.cursor, 3);
     world.wait(60_000);
     assert_eq!(world.asked(), [], "no server, no questions");
     world.on(Event::Pulse(WORKFLOW, pulse(false)));
-    assert_eq!(world.state.link, Link::Connected);
+    assert_eq!(world.state.connection.link, Link::Connected);
     assert!(!world.asked().is_empty());
 }
 
@@ -422,7 +429,7 @@ fn columns_can_be_hidden_but_not_the_name() {
     world.press("2 c Space Down Space Esc");
     assert!(world.state.jobs.hidden.contains(&crate::state::Column::Status));
     assert!(!world.state.jobs.hidden.contains(&crate::state::Column::Name));
-    assert!(world.state.overlay.is_none());
+    assert!(world.state.dialogs.overlay.is_none());
 }
 
 #[test]
@@ -432,34 +439,36 @@ fn a_workflow_that_was_deleted_leads_back_to_the_list() {
     world.is_answering = false;
     world.effects.clear();
     world.on(Event::Refused(WORKFLOW, "workflow 7 was not found".into()));
-    assert_eq!((world.state.view, world.state.workflow), (View::Workflows, None));
+    assert_eq!((world.state.route.view, world.state.workflow), (View::Workflows, None));
     assert!(world.state.job.is_none());
     assert_eq!(world.asked(), [Request::Workflows]);
-    assert!(world.state.notice.as_ref().is_some_and(|notice| notice.text.contains("not found")));
+    assert!(
+        world.state.dialogs.notice.as_ref().is_some_and(|notice| notice.text.contains("not found"))
+    );
 }
 
 #[test]
 fn the_mouse_chooses_tabs_rows_heads_and_bars() {
     use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let click = |world: &mut World, column, row| {
-        let (columns, rows) = world.state.size;
+        let (columns, rows) = world.state.frame.size;
         let area = ratatui::layout::Rect::new(0, 0, columns, rows);
         let mut buffer = ratatui::buffer::Buffer::empty(area);
-        world.state.hits = crate::view::draw(&world.state, &mut buffer).hits;
+        world.state.frame.hits = crate::view::draw(&world.state, &mut buffer).hits;
         let kind = MouseEventKind::Down(MouseButton::Left);
         let modifiers = KeyModifiers::NONE;
         world.on(Event::Mouse(MouseEvent { kind, column, row, modifiers }));
     };
     let mut world = world();
     click(&mut world, 13, 1);
-    assert_eq!(world.state.view, View::Jobs);
+    assert_eq!(world.state.route.view, View::Jobs);
     click(&mut world, 5, 6);
     assert_eq!(world.state.jobs.cursor, 2);
     click(&mut world, 5, 6);
     assert!(world.state.job.is_some(), "the second click opens");
     world.press("Esc");
     click(&mut world, 3, 3);
-    assert_eq!(world.state.jobs.sort, "name");
+    assert_eq!(world.state.jobs.order.sort, "name");
     world.press("4");
     click(&mut world, 17, 4);
     assert_eq!(world.state.timeline.current, Some(0), "the first bar of the first row");

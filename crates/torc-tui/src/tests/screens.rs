@@ -43,7 +43,7 @@ fn check(name: &str, prepare: impl Fn((u16, u16)) -> World) {
     let mut text = String::new();
     for size in SIZES {
         let mut world = prepare(size);
-        world.state.notice = None;
+        world.state.dialogs.notice = None;
         let _ = writeln!(text, "=== {} x {} ===", size.0, size.1);
         text += shown(&world, size).trim_end();
         text += "\n";

@@ -77,7 +77,7 @@ fn draw_at_edges(screens: &[&str]) {
         for (edge, step) in [(1, 1), (8, 1), (12, 1), (40, 9), (100, 9)] {
             for other in (1..=200).step_by(step) {
                 for (columns, rows) in [(edge, other), (other, edge)] {
-                    world.state.size = (columns, rows);
+                    world.state.frame.size = (columns, rows);
                     draw(&world, columns, rows);
                 }
             }
@@ -156,13 +156,13 @@ proptest! {
         for (event, is_answered) in events {
             world.is_answering = is_answered;
             if let Event::Resize(columns, rows) = event {
-                world.state.size = (columns, rows);
+                world.state.frame.size = (columns, rows);
             }
             world.on(event);
             world.effects.retain(|effect| *effect != Effect::Quit);
-            let (columns, rows) = world.state.size;
+            let (columns, rows) = world.state.frame.size;
             let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
-            world.state.hits = view::draw(&world.state, &mut buffer).hits;
+            world.state.frame.hits = view::draw(&world.state, &mut buffer).hits;
         }
     }
 
@@ -193,7 +193,7 @@ proptest! {
 fn requests(world: &mut World) -> Vec<Request> {
     world.is_answering = false;
     world.effects.clear();
-    world.state.asked.clear();
+    world.state.connection.asked.clear();
     world.wait(20_000);
     world.asked()
 }

@@ -129,8 +129,8 @@ impl<'a> Canvas<'a> {
     }
 
     /// A curve of one row; the newest values, if there are more than columns.
-    pub fn spark(&mut self, area: Rect, x: u16, y: u16, width: u16, values: &[i64], style: Style) {
-        let width = usize::from(width.min(area.width.saturating_sub(x)));
+    pub fn spark(&mut self, area: Rect, y: u16, values: &[i64], style: Style) {
+        let width = usize::from(area.width);
         if values.is_empty() || width == 0 {
             return;
         }
@@ -147,7 +147,7 @@ impl<'a> Canvas<'a> {
                 value => levels[(1 + value * 7 / top).clamp(1, 8) as usize],
             })
             .collect();
-        self.put(area, x, y, &said, style);
+        self.put(area, 0, y, &said, style);
     }
 
     /// An empty box in the middle of an area, with a title. Its inside.

@@ -22,7 +22,7 @@ pub fn why_rows(rows: usize) -> usize {
 /// Lines of the whole why card at the width of the screen.
 pub fn why_lines(state: &State) -> usize {
     let Some(place) = &state.job else { return 0 };
-    why(state, place, state.size.0).len() + 1
+    why(state, place, state.frame.size.0).len() + 1
 }
 
 pub fn draw(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
@@ -226,12 +226,16 @@ fn log(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
     let width = usize::from(area.width);
     let marked = log.marked.and_then(|at| log.lines.iter().rposition(|line| line.offset <= at));
     let last_top = log.lines.len().saturating_sub(rows);
-    let first = if log.follows && !log.wrap { last_top } else { log.top.min(log.lines.len() - 1) };
+    let first = if log.scroll.follows && !log.scroll.wrap {
+        last_top
+    } else {
+        log.scroll.top.min(log.lines.len() - 1)
+    };
     // The number of a line, where in it a row begins, and what the row says.
     let mut out: Vec<(usize, usize, &str)> = Vec::new();
     let pieces = |at: usize| -> Vec<(usize, usize, &str)> {
         let said = &log.lines[at].text;
-        match log.wrap {
+        match log.scroll.wrap {
             true => {
                 let begins = |begin: &mut usize, part: &'_ str| {
                     *begin += part.len();
@@ -242,12 +246,12 @@ fn log(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
                 begins.into_iter().zip(parts).map(|(begin, part)| (at, begin, part)).collect()
             }
             false => {
-                let part = text::skip(said, log.left);
+                let part = text::skip(said, log.scroll.left);
                 vec![(at, said.len() - part.len(), part)]
             }
         }
     };
-    if log.follows && log.wrap {
+    if log.scroll.follows && log.scroll.wrap {
         // From the end upwards, so that the last line is seen however long it is.
         for at in (0..log.lines.len()).rev() {
             let mut more = pieces(at);
@@ -306,7 +310,7 @@ fn paint(
 fn log_title(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
     let log = &place.log;
     let dot = canvas.theme.dot();
-    if let Some(Overlay::Input(input)) = &state.overlay
+    if let Some(Overlay::Input(input)) = &state.dialogs.overlay
         && let InputFor::LogSearch { is_regex } = input.what
     {
         let lead = if is_regex { "search (regex): " } else { "search: " };
@@ -323,12 +327,12 @@ fn log_title(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rec
     });
     let size =
         if log.is_there { format!("{dot}{}", format::bytes(log.size)) } else { String::new() };
-    let place_in = match (log.is_there, log.follows) {
+    let place_in = match (log.is_there, log.scroll.follows) {
         (false, _) => String::new(),
         (true, true) if place.is_running() => format!("{dot}follows"),
         (true, true) => format!("{dot}end"),
         (true, false) => {
-            let shown = log.lines.get(log.top).map_or(log.end, |line| line.offset);
+            let shown = log.lines.get(log.scroll.top).map_or(log.end, |line| line.offset);
             format!("{dot}{}%", shown * 100 / log.size.max(1))
         }
     };

@@ -57,12 +57,12 @@ fn filter_line(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         Some(total) => count(total, "job"),
         None => "looking".into(),
     };
-    let marked = match (jobs.all_marked, jobs.marks.len()) {
+    let marked = match (jobs.marks.all, jobs.marks.jobs.len()) {
         (true, _) => format!("all {} marked, ", grouped(jobs.total.unwrap_or(0))),
         (false, 0) => String::new(),
         (false, n) => format!("{} marked, ", grouped(n as i64)),
     };
-    let order = match (jobs.sort, jobs.reverse) {
+    let order = match (jobs.order.sort, jobs.order.reverse) {
         ("id", false) => String::new(),
         (sort, reverse) => {
             let word = if sort == "attempt_id" { "try" } else { sort };
@@ -74,7 +74,7 @@ fn filter_line(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let width = area.width.saturating_sub(crate::text::width(&said) as u16 + 1);
     let area = Rect { width, ..area };
     let x = canvas.put(area, 0, 0, "/", canvas.style(Tone::Key));
-    match &state.overlay {
+    match &state.dialogs.overlay {
         Some(Overlay::Input(input)) if input.what == InputFor::JobFilter => {
             let x = canvas.editor(area, x, 0, &input.editor);
             if let Some(problem) = &input.problem {
@@ -136,7 +136,7 @@ fn table(state: &State, canvas: &mut Canvas<'_>, area: Rect, rows: u16) {
                 let cells: Vec<Cell> =
                     kinds.iter().map(|kind| cell(state, canvas, *kind, job, is_wide)).collect();
                 canvas.row(inner, y, &columns, &places, &cells);
-                if jobs.all_marked || jobs.marks.contains(&job.id) {
+                if jobs.marks.contains(job.id) {
                     canvas.put(area, 0, y, "*", canvas.style(Tone::Warn));
                 }
             }

@@ -165,7 +165,7 @@ const EVENTS: [TableColumn; 4] = [
 pub fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let events = &state.events;
     let x = canvas.put(area, 0, 0, "/", canvas.style(Tone::Key));
-    match &state.overlay {
+    match &state.dialogs.overlay {
         Some(Overlay::Input(input)) if input.what == InputFor::EventFilter => {
             canvas.editor(area, x, 0, &input.editor);
         }

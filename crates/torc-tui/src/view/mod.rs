@@ -69,7 +69,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> Frame {
     }
     let body = Rect { y: area.y + top, height: body_height(size), ..area };
     canvas.hit(body, Target::Body);
-    match (&state.job, state.view) {
+    match (&state.job, state.route.view) {
         (Some(place), _) => job::draw(state, place, &mut canvas, body),
         (None, View::Overview) => overview::draw(state, &mut canvas, body),
         (None, View::Jobs) => jobs::draw(state, &mut canvas, body),
@@ -79,7 +79,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> Frame {
         (None, View::Events) => lists::events(state, &mut canvas, body),
         (None, View::Workflows) => lists::workflows(state, &mut canvas, body),
     }
-    match &state.overlay {
+    match &state.dialogs.overlay {
         Some(Overlay::Help { top }) => dialogs::help(state, *top, &mut canvas, body),
         Some(Overlay::Palette(palette)) => dialogs::palette(palette, &mut canvas, body),
         Some(Overlay::Act(dialog)) => dialogs::act(dialog, &mut canvas, body),
@@ -95,7 +95,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> Frame {
 /// Counts and the state in one line, for a screen of any size.
 fn one_line(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let counts = &state.overview.counts;
-    if let Link::Away { since_ms, .. } = &state.link {
+    if let Link::Away { since_ms, .. } = &state.connection.link {
         let age = format::duration((state.now_ms - since_ms) as f64 / 1000.0);
         let x = canvas.put(area, 0, 0, &format!("away {age}"), canvas.style(Tone::Alarm));
         canvas.put(area, x, 0, " ", canvas.style(Tone::Plain));
@@ -127,7 +127,7 @@ fn counts_in_letters(canvas: &mut Canvas<'_>, area: Rect, x: u16, counts: &forma
 /// What is looked at and how far it is; when the server is away, since when.
 fn head(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let mut area = area;
-    if let Link::Away { since_ms, .. } = &state.link {
+    if let Link::Away { since_ms, .. } = &state.connection.link {
         let time = format::clock(*since_ms, state.now_ms, &state.settings.zone);
         let age = format::duration((state.now_ms - since_ms) as f64 / 1000.0);
         let said = match area.width >= 70 {
@@ -188,7 +188,7 @@ pub(crate) fn state_text(state: &State, view: &FamiliesView) -> String {
         return "not started".into();
     }
     let running = format::of(counts, JobStatus::Running) + format::of(counts, JobStatus::Pending);
-    if running == 0 && view.runners == 0 {
+    if running == 0 && view.cpus.runners == 0 {
         let id = view.workflow_id;
         return format!("run {run}, {elapsed}, waits for a runner: `torc run {id}` starts one");
     }
@@ -204,7 +204,7 @@ pub(crate) fn state_text(state: &State, view: &FamiliesView) -> String {
 
 /// What is left by the medians of the families, on the CPUs that are there.
 fn seconds_left(state: &State, view: &FamiliesView) -> Option<f64> {
-    if view.cpus <= 0 {
+    if view.cpus.all <= 0 {
         return None;
     }
     let mut work = 0.0;
@@ -218,14 +218,14 @@ fn seconds_left(state: &State, view: &FamiliesView) -> Option<f64> {
             continue;
         }
         let facts = state.overview.resources.iter().find(|row| row.number == number as i64)?;
-        work += open as f64 * facts.seconds_median? * facts.cpus_asked as f64;
+        work += open as f64 * facts.seconds.median? * facts.cpus_asked as f64;
     }
-    Some(work / view.cpus as f64)
+    Some(work / view.cpus.all as f64)
 }
 
 fn tabs(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     // Whole names, else four letters, else only the digit; the screen that is shown keeps its name.
-    let title = |view: View, letters: usize| match view == state.view {
+    let title = |view: View, letters: usize| match view == state.route.view {
         true => view.title(),
         false => crate::text::head(view.title(), letters),
     };
@@ -240,7 +240,7 @@ fn tabs(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let letters = [40, 4].into_iter().find(|letters| taken(*letters) <= width).unwrap_or(0);
     let mut x = 0;
     for (at, view) in View::ALL.iter().enumerate() {
-        let is_here = state.view == *view;
+        let is_here = state.route.view == *view;
         let style = canvas.style(if is_here { Tone::Picked } else { Tone::Plain });
         let begin = x;
         let said = format!("{} {}", at + 1, title(*view, letters));
@@ -253,7 +253,7 @@ fn tabs(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 
 /// A sentence over the last row of the body.
 fn notice(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
-    let Some(notice) = &state.notice else { return };
+    let Some(notice) = &state.dialogs.notice else { return };
     let y = body.height.saturating_sub(1);
     let tone = if notice.is_bad { Tone::Alarm } else { Tone::Picked };
     let blank = " ".repeat(usize::from(body.width));

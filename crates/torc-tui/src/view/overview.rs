@@ -176,7 +176,7 @@ fn sparks(state: &State, view: &FamiliesView, canvas: &mut Canvas<'_>, area: Rec
         ("Failed ends", grouped(failed), pace.failed.clone(), Tone::Bad),
         (
             "CPUs busy",
-            format!("{} of {}", grouped(view.busy_cpus), grouped(view.cpus)),
+            format!("{} of {}", grouped(view.cpus.busy), grouped(view.cpus.all)),
             state.overview.busy.clone(),
             Tone::Live,
         ),
@@ -186,7 +186,7 @@ fn sparks(state: &State, view: &FamiliesView, canvas: &mut Canvas<'_>, area: Rec
         canvas.put(area, 0, at, title, canvas.style(Tone::Quiet));
         canvas.right(area, at, &value, canvas.style(Tone::Strong));
         let style = canvas.style(tone);
-        canvas.spark(area, 0, at + 1, area.width, &values, style);
+        canvas.spark(area, at + 1, &values, style);
         at += 2;
     }
     at - y
@@ -224,7 +224,7 @@ fn families(state: &State, view: &FamiliesView, canvas: &mut Canvas<'_>, area: R
             grouped(family.total)
         );
         let dash = canvas.theme.dash().to_owned();
-        let median = facts.and_then(|f| f.seconds_median).map(format::duration);
+        let median = facts.and_then(|f| f.seconds.median).map(format::duration);
         let memory = facts.and_then(|f| {
             let used = format::bytes(f.memory_max?);
             Some(match f.memory_asked {
@@ -266,9 +266,9 @@ fn left(
     if open == 0 {
         return canvas.theme.sign(JobStatus::Completed).to_owned();
     }
-    match facts.and_then(|f| Some((f.seconds_median?, f.cpus_asked))) {
-        Some((seconds, cpus)) if view.cpus > 0 => {
-            let work = open as f64 * seconds * cpus as f64 / view.cpus as f64;
+    match facts.and_then(|f| Some((f.seconds.median?, f.cpus_asked))) {
+        Some((seconds, cpus)) if view.cpus.all > 0 => {
+            let work = open as f64 * seconds * cpus as f64 / view.cpus.all as f64;
             format!("{}{}", canvas.theme.about(), format::duration(work))
         }
         _ => grouped(open),

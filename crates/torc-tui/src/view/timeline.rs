@@ -49,7 +49,7 @@ fn density(state: &State, bars: &Bars, canvas: &mut Canvas<'_>, area: Rect, plot
     let room = usize::from(area.width - plot.width).saturating_sub(1);
     canvas.put_fit(area, 0, 0, &said, room, canvas.style(Tone::Quiet));
     let style = canvas.style(Tone::Live);
-    canvas.spark(plot, 0, 0, plot.width, &values, style);
+    canvas.spark(plot, 0, &values, style);
 }
 
 fn axis(state: &State, bars: &Bars, canvas: &mut Canvas<'_>, plot: Rect, y: u16) {
@@ -142,7 +142,7 @@ fn went_rows(state: &State, area: Rect) -> u16 {
 /// Where the time went, in lines of a width.
 fn went(state: &State, width: u16) -> Vec<String> {
     let Some(path) = &state.timeline.path else { return Vec::new() };
-    let cpus = state.overview.families.as_ref().map_or(0, |view| view.cpus);
+    let cpus = state.overview.families.as_ref().map_or(0, |view| view.cpus.all);
     let bound = match cpus {
         0 => String::new(),
         n => format!(

@@ -247,5 +247,5 @@ impl Required {
 
 /// A path of a workflow as it is seen from here.
 pub fn place(workflow: &WorkflowView, path: &str) -> std::path::PathBuf {
-    Path::new(workflow.directory.as_deref().unwrap_or_default()).join(path)
+    Path::new(workflow.origin.directory.as_deref().unwrap_or_default()).join(path)
 }

@@ -79,7 +79,7 @@ impl NodesArgs {
         let here = std::env::current_dir().map_err(Error::io("find", "."))?;
         let output = match self.samples {
             Some(dir) => here.join(dir),
-            None => workflow.directory.as_ref().map_or(here, PathBuf::from).join("output"),
+            None => workflow.origin.directory.as_ref().map_or(here, PathBuf::from).join("output"),
         };
         let mut samples: BTreeMap<String, Vec<NodeSample>> = BTreeMap::new();
         // Workflows may share an output directory.

@@ -68,8 +68,9 @@ struct Add {
     #[arg(long, value_name = "[SCHEME://]HOST[:PORT]")]
     smtp: Option<String>,
 
-    /// The sender of mail [default: torc@localhost]
-    #[arg(long, value_name = "ADDRESS")]
+    /// The sender of mail
+    // Given apart: rustdoc takes `[default: torc@...]` for a link.
+    #[arg(long, value_name = "ADDRESS", help = "The sender of mail [default: torc@localhost]")]
     from: Option<String>,
 
     /// Loopback and private addresses, and plain http, are allowed

@@ -137,7 +137,7 @@ impl Resources {
         let here = std::env::current_dir().map_err(Error::io("find", "."))?;
         let output = match &self.samples {
             Some(dir) => here.join(dir),
-            None => workflow.directory.as_ref().map_or(here, PathBuf::from).join("output"),
+            None => workflow.origin.directory.as_ref().map_or(here, PathBuf::from).join("output"),
         };
         let inside = output.join(SAMPLES_DIR);
         Ok(if inside.is_dir() { inside } else { output })

@@ -13,7 +13,7 @@ use torc_model::recovery::AdjustmentView;
 /// A workflow with all that belongs to it.
 #[derive(Serialize)]
 pub struct Record {
-    /// Itself.
+    /// The workflow itself.
     pub workflow: WorkflowView,
     /// The spec that it has now.
     pub spec: Value,

@@ -158,7 +158,12 @@ impl Args {
             };
             let view = match self
                 .options
-                .recover(context, client, workflow.id, self.dry_run, None, shapes)
+                .recover(
+                    context,
+                    client,
+                    workflow.id,
+                    RecoverRound { dry_run: self.dry_run, max_rounds: None, shapes },
+                )
                 .await
             {
                 Ok(RecoverOutcome::Done(view)) => view,
@@ -295,18 +300,26 @@ impl Args {
     }
 }
 
+/// One call of `torc recover`, or one round of `torc watch`.
+pub struct RecoverRound {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Set for an automatic round: none is made after so many.
+    pub max_rounds: Option<i64>,
+    /// The nodes of the cluster that the workflow runs on.
+    pub shapes: Vec<NodeShape>,
+}
+
 impl Options {
-    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic
-    /// round; `shapes` are the nodes of the cluster that it runs on.
+    /// Recovers a workflow, with the hook if that is needed.
     pub async fn recover(
         &self,
         context: &Context,
         client: &Client,
         id: WorkflowId,
-        dry_run: bool,
-        max_rounds: Option<i64>,
-        shapes: Vec<NodeShape>,
+        round: RecoverRound,
     ) -> Result<RecoverOutcome> {
+        let RecoverRound { dry_run, max_rounds, shapes } = round;
         let mut request = RecoverRequest {
             dry_run,
             memory_multiplier: self.memory_multiplier,

@@ -112,8 +112,8 @@ impl Run {
     /// Takes out what may name people, machines and what they do.
     fn redact(&mut self) {
         self.workflow.user = "-".into();
-        self.workflow.directory = None;
-        self.workflow.metadata = None;
+        self.workflow.origin.directory = None;
+        self.workflow.notes.metadata = None;
         self.spec = json!({"left out": "by --redact"});
         self.adjustments = json!({"items": [], "total_count": 0});
         for group in &mut self.failures {
@@ -218,7 +218,7 @@ impl Run {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\">\n\
              <title>{title}</title>\n<style>{style}</style>\n\
              <script type=\"application/ld+json\">{linked}</script></head>\n\
-             <body><main>{summary}<p class=\"quiet\">torc {version}{note}</p></main>\n\
+             <body><main><div class=\"place\">{summary}<p class=\"quiet\">torc {version}{note}</p></div></main>\n\
              <script type=\"text/plain\" id=\"torc-data\">{data}</script>\n\
              <script type=\"text/plain\" id=\"torc-timeline\">{bars}</script>\n\
              <script>{script}</script>\n</body></html>\n",
@@ -264,7 +264,7 @@ impl Run {
         let rows = view.families.iter().map(|family| {
             let done = family.counts.get("completed").copied().unwrap_or(0);
             let row = used.get(&family.number);
-            let median = row.and_then(|r| r.seconds_median).map(human::seconds);
+            let median = row.and_then(|r| r.seconds.median).map(human::seconds);
             let memory = row.and_then(|r| r.memory_max).map(human::bytes);
             let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
             [
@@ -339,7 +339,21 @@ impl Words {
 
 fn last_lines(tail: &str) -> String {
     let lines: Vec<&str> = tail.lines().rev().take(3).collect();
-    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    lines.into_iter().rev().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// A line as a terminal leaves it, without colours.
+fn plain(line: &str) -> String {
+    // A progress bar writes over itself; its last state stays.
+    let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
+    let mut parts = line.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Such a sequence ends with its first letter.
+        let end = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
+        plain += &part[end..];
+    }
+    plain
 }
 
 fn table<const N: usize>(
@@ -349,7 +363,11 @@ fn table<const N: usize>(
 ) -> String {
     let mut body = String::new();
     for row in rows {
-        let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+        let cell = |text: &String| {
+            let lines: Vec<String> = text.lines().map(escape).collect();
+            format!("<td>{}</td>", lines.join("<br>"))
+        };
+        let cells: String = row.iter().map(cell).collect();
         body += &format!("<tr>{cells}</tr>");
     }
     if body.is_empty() {
@@ -387,6 +405,14 @@ fn script() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_lines_are_as_a_terminal_leaves_them() {
+        let tail = "a\nb\n10%\r50%\r100%\r\n\x1b[33mwarning:\x1b[0m <b>\nend\x1b[";
+        assert_eq!(last_lines(tail), "100%\nwarning: <b>\nend");
+        let html = table("Lines", ["Last"], std::iter::once([last_lines(tail)]));
+        assert!(html.contains("<td>100%<br>warning: &lt;b&gt;<br>end</td>"), "{html}");
+    }
 
     #[test]
     fn what_is_packed_comes_back() {

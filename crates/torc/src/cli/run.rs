@@ -427,7 +427,7 @@ fn two_files(other: &WorkflowView, checked: &Checked) -> Error {
         }
         None => "standard input".into(),
     };
-    let (mine, theirs) = (show(checked.path.as_deref()), show(other.spec_path.as_deref()));
+    let (mine, theirs) = (show(checked.path.as_deref()), show(other.origin.spec_path.as_deref()));
     let name = escape::line(checked.name()).into_owned();
     let id = other.id;
     Error::usage_hint(

@@ -84,7 +84,7 @@ impl RunnerOptions {
     /// one is an error before anything starts.
     pub fn working_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
         let here = || std::env::current_dir().map_err(Error::io("find", "."));
-        let dir = match (&self.work_dir, &workflow.directory) {
+        let dir = match (&self.work_dir, &workflow.origin.directory) {
             (Some(dir), _) => here()?.join(dir),
             (None, Some(dir)) => PathBuf::from(dir),
             (None, None) => here()?,
@@ -119,7 +119,8 @@ impl RunnerOptions {
         config.guard =
             this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
         config.label = self.joined_labels();
-        config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
+        config.limits.time_left =
+            self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
         config.capacity = self.capacity(config.capacity);
         Ok(config)
     }

@@ -28,7 +28,7 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
     };
     let mut session = open().await?;
     let mut interrupts = Interrupts::listen()?;
-    let mut view = View::new(context.output);
+    let mut view = StatusScreen::new(context.output);
     let mut id = None;
     let mut is_stopped = false;
     let mut deadline = Instant::now() + drive::PATIENCE;
@@ -83,7 +83,7 @@ async fn watch_server(
     client: &Client,
     workflow: &str,
     id: &mut Option<WorkflowId>,
-    view: &mut View,
+    view: &mut StatusScreen,
 ) -> Result<()> {
     // `latest` means what it meant at the beginning.
     let id = match *id {
@@ -120,7 +120,7 @@ async fn watch_server(
 }
 
 /// What is shown, and how.
-struct View {
+struct StatusScreen {
     output: Output,
     /// The block is drawn over itself.
     terminal: Option<console::Term>,
@@ -136,7 +136,7 @@ struct View {
     looks: usize,
 }
 
-impl View {
+impl StatusScreen {
     fn new(output: Output) -> Self {
         let is_live = output::stdout_is_terminal() && !output.is_json();
         let terminal = is_live.then(console::Term::stdout);

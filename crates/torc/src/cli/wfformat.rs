@@ -98,7 +98,7 @@ fn document(record: &Record) -> Value {
         .collect();
     json!({
         "name": record.workflow.name,
-        "description": record.workflow.description.clone().unwrap_or_default(),
+        "description": record.workflow.notes.description.clone().unwrap_or_default(),
         "createdAt": time(record.workflow.created_ms),
         "schemaVersion": "1.5",
         "author": {"name": record.workflow.user, "email": "support@wfcommons.org"},

@@ -838,8 +838,8 @@ fn state(workflow: &WorkflowView, failed: i64) -> WorkflowState {
 
 fn render(workflow: &WorkflowView) -> String {
     let mut card = Card::new(format!("{} (workflow {})", workflow.name, workflow.id));
-    card.optional("description", workflow.description.as_ref());
-    card.optional("project", workflow.project.as_ref());
+    card.optional("description", workflow.notes.description.as_ref());
+    card.optional("project", workflow.notes.project.as_ref());
     card.line("user", &workflow.user);
     card.line("created", human::local_time(workflow.created_ms));
     card.line("run", workflow.run_id.to_string());
@@ -850,6 +850,6 @@ fn render(workflow: &WorkflowView) -> String {
     if workflow.use_pending_failed {
         card.line("failures", "wait for a verdict as pending_failed");
     }
-    card.optional("metadata", workflow.metadata.as_ref().map(ToString::to_string));
+    card.optional("metadata", workflow.notes.metadata.as_ref().map(ToString::to_string));
     card.render()
 }

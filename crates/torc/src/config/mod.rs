@@ -54,11 +54,11 @@ impl Layer {
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigProblem {
-    /// Which.
+    /// The configuration file.
     pub file: PathBuf,
     /// Where in it, from 1; 0: the file as a whole.
     pub line: usize,
-    /// What.
+    /// What is wrong with it.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,

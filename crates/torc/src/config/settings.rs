@@ -4,7 +4,7 @@
 /// What a value must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Text.
+    /// Any text.
     Text,
     /// A file or directory; relative to the directory of the configuration file, and `~/` is the
     /// home directory.

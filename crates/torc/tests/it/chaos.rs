@@ -56,16 +56,16 @@ fn clocks_that_jump_and_machines_that_sleep_or_start_again_lose_and_double_nothi
 
 #[test]
 fn the_oracle_finds_what_the_harness_violates_itself() {
-    use torc_chaos::Sabotage;
+    use torc_chaos::HarnessSabotage;
     let cases = [
         (
-            Sabotage::Overlap,
+            HarnessSabotage::Overlap,
             "job rogue, attempt 1: started while a process of the same job was alive",
         ),
-        (Sabotage::Limit, "started while all places below the limit were taken"),
-        (Sabotage::Survivor, "of a job is still alive"),
-        (Sabotage::Publish, "job rogue: attempt 1 was killed and put its file into place"),
-        (Sabotage::Unknown, "job first0: attempt 77 ran, but nobody knows it"),
+        (HarnessSabotage::Limit, "started while all places below the limit were taken"),
+        (HarnessSabotage::Survivor, "of a job is still alive"),
+        (HarnessSabotage::Publish, "job rogue: attempt 1 was killed and put its file into place"),
+        (HarnessSabotage::Unknown, "job first0: attempt 77 ran, but nobody knows it"),
     ];
     for (sabotage, expected) in cases {
         let dir = tempfile::tempdir().expect("a directory");

@@ -216,6 +216,48 @@ while True:
         print(error, file=sys.stderr)
 "#;
 
+/// A receiver of `https` with a TLS library of its own: Python's. It appends the path of each request to a file.
+const RECEIVER: &str = r#"
+import http.server, ssl
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers['content-length']))
+        with open('got', 'a') as got:
+            got.write(self.path + '\n')
+        self.send_response(204)
+        self.end_headers()
+
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        pass
+
+server = Server(('127.0.0.1', 0), Receiver)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('receiver.pem', 'receiver.key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn a_receiver_is_believed_if_the_machine_trusts_who_signed_its_certificate() {
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    crate::tls::certificate(&test, "receiver", "localhost");
+    test.write("receiver.py", RECEIVER);
+    let mut receiver = test.command("python3", ["receiver.py"]).spawn();
+    let port = receiver.wait_for_stdout("").trim().to_owned();
+    let url = format!("https://localhost:{port}/topic");
+    test.torc(["notify", "add", "ntfy", &url, "--allow-private", "--on", "end"]).success();
+    test.torc(["run", "workflow.yaml"]).success();
+    let list = test.torc(["-f", "json", "notify", "list"]).success().json();
+    let error = text(&list["notifications"][0]["last_error"]).to_owned();
+    assert!(error.contains("encrypt"), "{list}");
+    assert!(!test.exists("got"));
+    let ca = test.path("ca.pem");
+    test.torc(["run", "workflow.yaml", "--new"]).env("SSL_CERT_FILE", &ca).success();
+    assert!(test.read("got").contains("/topic"), "{}", test.read("got"));
+}
+
 #[test]
 fn mail_is_encrypted_where_that_was_asked_for_or_not_sent() {
     for (scheme, when) in [("smtps", "start"), ("starttls", "later")] {

@@ -5,7 +5,7 @@
 use crate::support::TORC;
 use torc_chaos::power;
 
-fn cut(cuts: usize, forget_flushes: Option<&str>) -> power::Report {
+fn cut(cuts: usize, forget_flushes: Option<&str>) -> power::PowerReport {
     let dir = tempfile::tempdir().expect("a directory");
     let options = power::Options {
         torc: TORC.into(),

@@ -223,6 +223,20 @@ const jobs = {
     await page.click(".tr:has-text('train') button:has-text('only these')");
     await page.waitForFunction(() => document.querySelector("#filter").value === "family:train");
     await page.waitForFunction(() => document.querySelector(".actionbar [role=status]")?.textContent === "130 jobs");
+    // The order and what is selected are in the address.
+    await page.click(".thead button:has-text('Name')");
+    await page.click(".thead button:has-text('Name')");
+    await page.waitForURL("**sort=-name");
+    const first = () => page.waitForFunction(() => document.querySelector(".tspace .tr a")?.textContent === "train_99").catch(() => wrong("the order by name is lost"));
+    await first();
+    await page.click(".tspace .tr:has(a:text-is('train_98')) input");
+    await page.waitForURL("**sort=-name&selected=*");
+    await page.reload();
+    await first();
+    await page.waitForSelector(".actionbar:has-text('1 job selected')");
+    if (!await page.isChecked(".tspace .tr:has(a:text-is('train_98')) input")) wrong("the selection is lost");
+    await page.click("button:has-text('Clear')");
+    await page.waitForURL("**sort=-name");
     await page.goto(address("w/ID/failures"));
     await page.waitForSelector(".failure svg.spark");
     const said = await page.textContent(".failure");
@@ -434,6 +448,13 @@ const jobs = {
     const drag = async (from, to, y) => { await page.mouse.move(box.x + from, box.y + y); await page.mouse.down(); await page.mouse.move(box.x + to, box.y + y, { steps: 4 }); await page.mouse.up(); };
     await drag(300, 500, 20);
     await page.waitForSelector(".chosen:has-text('Selected')");
+    await page.waitForURL("**&from=*&until=*");
+    // The address has whole milliseconds.
+    const told = async () => (await page.textContent(".chosen")).replace(/ \(.*?\)|, [\d.]+ at once.*/g, "");
+    const chosen = await told();
+    await page.reload();
+    await page.waitForSelector(".chosen:has-text('Selected')");
+    if (await told() !== chosen) wrong(`the span was "${chosen}" and is "${await told()}"`);
     await drag(400, 401, 20);
     await page.waitForSelector(".chosen", { state: "hidden" });
     await page.selectOption("select[aria-label='Rows']", "family");
@@ -443,6 +464,18 @@ const jobs = {
     await page.click("button:has-text('Trace')");
     const bars = JSON.parse(readFileSync(await (await trace).path(), "utf8")).traceEvents;
     if (!bars.some((bar) => bar.cat === "train" && bar.args.state === "failed")) wrong("the trace has no failed attempt");
+    // Around one job, nearer and in the full window.
+    await page.goto(address("w/ID/graph?focus=JOB"));
+    await page.waitForSelector(".node");
+    const near = await page.evaluate(() => document.querySelectorAll(".node").length);
+    await page.selectOption("select[aria-label='Steps away']", "1");
+    await page.waitForURL("**&hops=1");
+    await page.waitForFunction((n) => { const now = document.querySelectorAll(".node").length; return now > 1 && now < n; }, near);
+    await page.click("button[aria-label='Full window']");
+    await page.waitForFunction(() => document.fullscreenElement && document.querySelector(".graph").clientHeight > innerHeight - 20);
+    await page.goto(address("w/ID/events?q=started"));
+    await page.waitForSelector(".eventlist tbody tr");
+    if (await page.inputValue("input[aria-label='Filter events']") !== "started") wrong("the filter of the events is lost");
   },
 
   /** Budgets of time on many jobs. */

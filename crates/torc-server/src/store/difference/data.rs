@@ -3,14 +3,14 @@
 use super::super::job_rows::{data_hash, produced_user_data};
 use super::super::named::Said;
 use super::super::writer::Failed;
-use super::Jobs;
+use super::JobDefinitions;
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, Plan};
 
-impl Jobs {
+impl JobDefinitions {
     /// User data that people have changed since the jobs that read it were opened.
     pub(super) fn note_stored_data(
         &mut self,

@@ -2,13 +2,13 @@
 
 use super::super::facts::{self, FileChange, FileFact, Uses};
 use super::super::writer::Failed;
-use super::{Jobs, text};
+use super::{JobDefinitions, text};
 use rusqlite::Connection;
 use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::JobStatus;
 
-impl Jobs {
+impl JobDefinitions {
     /// Takes over which jobs use which files. The files are in the order of their rows.
     pub(super) fn use_files(&mut self, uses: &Uses, files: &[FileFact]) {
         let number = |(job, file): &(JobId, i64)| {

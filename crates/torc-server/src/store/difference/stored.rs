@@ -1,9 +1,9 @@
 //! What the rows of a workflow say about a job, beside what the plan says.
 
 use super::super::facts::{FileFact, ItemKind};
+use super::super::journal::json;
 use super::super::load::parse;
 use super::super::map;
-use super::super::persist::json;
 use super::super::writer::{Failed, Tx};
 use super::{Head, text};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};

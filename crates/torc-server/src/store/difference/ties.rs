@@ -2,7 +2,7 @@
 
 use super::super::facts::{self, ItemKind};
 use super::super::writer::Failed;
-use super::Jobs;
+use super::JobDefinitions;
 use super::stored::Stored;
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Plan;
 
-impl Jobs {
+impl JobDefinitions {
     /// What the jobs read and write, beside what the rows say.
     pub(super) fn compare_items(
         &mut self,

@@ -20,12 +20,11 @@ use room::{load, rest};
 pub use shares::{Pool, Shares};
 
 use super::read::{Audience, Sharers};
-use super::runner_table::Runners;
-use super::writer::Runner;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::watch;
-use torc_engine::{Reservations, Workflow};
+use torc_engine::{KnownRunner, Reservations, Runners, Workflow};
 use torc_model::api::Capacity;
 use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{JobStatus, RunnerOrder};
@@ -118,7 +117,7 @@ impl Member {
 
 /// A workflow with work that could start.
 #[derive(Debug)]
-struct Ready {
+struct ReadyWork {
     owner: Arc<str>,
     sharers: Sharers,
     /// When a pool last took something of it: among workflows of one owner the longest ago is first.
@@ -183,7 +182,7 @@ pub enum Turn {
 pub struct Pools {
     pub(super) members: BTreeMap<PoolRunnerId, Member>,
     pub(super) shares: Shares,
-    ready: HashMap<WorkflowId, Ready>,
+    ready: HashMap<WorkflowId, ReadyWork>,
     by_owner: BTreeMap<Arc<str>, BTreeSet<(u64, WorkflowId)>>,
     /// Grants that were not taken up yet.
     promises: HashMap<WorkflowId, HashMap<PoolRunnerId, Promise>>,
@@ -569,7 +568,7 @@ impl Look<'_> {
     fn is_stuck(&self, member: &Member, workflow: WorkflowId) -> bool {
         let heard = match member.runners.get(&workflow) {
             Some(runner) => {
-                let takes_work = |runner: &&Runner| {
+                let takes_work = |runner: &&KnownRunner| {
                     !runner.leaving
                         && runner.ordered.is_none()
                         && runner.conduct.quarantine().is_none()

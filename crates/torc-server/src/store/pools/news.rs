@@ -5,7 +5,7 @@
 //! woken by itself and only when it is its turn: others would ask for nothing, and each of them would be one
 //! more commit.
 
-use super::{Look, Member, PROMISED_CPUS, Pools, Promise, Ready, Turn, load};
+use super::{Look, Member, PROMISED_CPUS, Pools, Promise, ReadyWork, Turn, load};
 use crate::store::read::sharers_of;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap};
@@ -122,7 +122,7 @@ impl Pools {
         let Some(sharers) = sharers_of(db, id)? else { return Ok(false) };
         let owner: Arc<str> = sharers.owner.as_str().into();
         self.by_owner.entry(owner.clone()).or_default().insert((0, id));
-        self.ready.insert(id, Ready { owner, sharers, turn: 0, since: look.now });
+        self.ready.insert(id, ReadyWork { owner, sharers, turn: 0, since: look.now });
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! Allocations in Slurm.
 
-use super::super::allocation_rows::{COLUMNS, view};
+use super::super::journal::allocations::{COLUMNS, view};
 use super::super::last_words::UNEXPLAINED;
 use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};

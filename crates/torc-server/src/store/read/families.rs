@@ -5,7 +5,7 @@ use super::runners::lease_begin;
 use super::{ReadError, Reader};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-use torc_model::api::{Capacity, FamilyResources, PaceView, QueueView};
+use torc_model::api::{Capacity, CpuSums, FamilyResources, FamilySeconds, PaceView, QueueView};
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::reason;
 
@@ -39,12 +39,8 @@ pub struct Surroundings {
     pub is_complete: bool,
     /// A user canceled it.
     pub is_canceled: bool,
-    /// CPUs of the jobs that run.
-    pub busy_cpus: i64,
-    /// CPUs of the runners that are there.
-    pub cpus: i64,
-    /// Runners that are there.
-    pub runners: i64,
+    /// What the runners have.
+    pub cpus: CpuSums,
     /// Runners that have been silent for too long.
     pub lost_contact_runners: i64,
     /// Attempts that ended in the last minute.
@@ -184,7 +180,7 @@ fn surroundings(
     let sql = "SELECT coalesce(sum(coalesce(j.num_cpus, r.num_cpus, 1)), 0) FROM job j \
                LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE j.workflow_id = ? AND j.status IN (3, 4)";
-    all.busy_cpus = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0))?;
+    all.cpus.busy = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0))?;
     let sql = "SELECT count(*) FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NOT NULL AND ended_ms > ?2";
     all.ended_last_minute =
         connection.prepare_cached(sql)?.query_row((id.0, now_ms - 60_000), |row| row.get(0))?;
@@ -194,8 +190,8 @@ fn surroundings(
     while let Some(row) = rows.next()? {
         let capacity: Capacity = page::json(row, "capacity")?.unwrap_or_default();
         let is_silent = row.get::<_, i64>("last_seen_ms")? < lease_begin(now_ms);
-        all.cpus += capacity.num_cpus * capacity.equal_nodes();
-        all.runners += i64::from(!is_silent);
+        all.cpus.all += capacity.num_cpus * capacity.equal_nodes();
+        all.cpus.runners += i64::from(!is_silent);
         all.lost_contact_runners += i64::from(is_silent);
     }
     all.queue = queue(connection, id)?;
@@ -340,10 +336,12 @@ fn summed(number: i64, name: String, mut used: Used) -> FamilyResources {
         number,
         name,
         attempts: used.seconds.len() as i64,
-        seconds_median: used.seconds.get(used.seconds.len() / 2).copied(),
-        seconds_max: used.seconds.last().copied(),
-        seconds_sum: used.seconds.iter().sum(),
-        seconds_asked: used.seconds_asked,
+        seconds: FamilySeconds {
+            median: used.seconds.get(used.seconds.len() / 2).copied(),
+            max: used.seconds.last().copied(),
+            sum: used.seconds.iter().sum(),
+            asked: used.seconds_asked,
+        },
         cpus_asked: used.cpus_asked.max(1),
         cpus_used: (used.measured_seconds > 0.0).then(|| used.cpu_seconds / used.measured_seconds),
         memory_asked: used.memory_asked,

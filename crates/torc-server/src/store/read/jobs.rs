@@ -2,7 +2,6 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader, matching};
-use crate::store::Progress;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, LastAttempt, Page, PulseJob};
@@ -85,22 +84,20 @@ pub struct JobFilter {
     pub with_last: bool,
 }
 
-/// Statuses with an index of their own, word for word as its condition says it.
-const INDEXED: [(&[JobStatus], &str); 2] = [
-    (&[JobStatus::Pending, JobStatus::Running], "j.status IN (3, 4)"),
-    (
-        &[JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed],
-        "j.status >= 6 AND j.status <> 9",
-    ),
-];
-
 impl JobFilter {
+    /// The statuses that it leaves.
+    fn statuses(&self) -> Vec<JobStatus> {
+        let mut left = self.matching.statuses();
+        left.retain(|status| self.status.is_empty() || self.status.contains(status));
+        left
+    }
+
     /// How many jobs it lets through, if that is known without looking at them.
-    fn count(&self, known: Option<(Progress, u64)>) -> Option<i64> {
+    fn count(&self, known: Option<[u32; 11]>) -> Option<i64> {
         let Self {
             audience: Audience::All,
             workflow_id: Some(_),
-            status,
+            status: _,
             name: None,
             search: None,
             upstream_job_id: None,
@@ -115,22 +112,22 @@ impl JobFilter {
         else {
             return None;
         };
-        if !matching.terms.is_empty() {
+        if !matching.is_by_status() {
             return None;
         }
-        let wanted = |s: &&JobStatus| status.is_empty() || status.contains(s);
-        let counts = known?.0.counts;
-        Some(JobStatus::ALL.iter().filter(wanted).map(|s| i64::from(counts[*s as usize])).sum())
+        let counts = known?;
+        Some(self.statuses().iter().map(|status| i64::from(counts[*status as usize])).sum())
     }
 }
 
 impl Reader {
-    /// One page of jobs. `known` is what the writer says about the workflow, if they are of one.
+    /// One page of jobs. `known` is how many of their workflow are in each status, if they are of one
+    /// and that was counted.
     pub async fn list_jobs(
         &self,
         filter: JobFilter,
         paging: Paging,
-        known: Option<(Progress, u64)>,
+        known: Option<[u32; 11]>,
     ) -> Result<Page<JobView>, ReadError> {
         self.read(move |connection| {
             let (with_dependencies, with_last) = (filter.with_dependencies, filter.with_last);
@@ -212,22 +209,10 @@ impl Reader {
 }
 
 fn conditions(filter: JobFilter) -> Filter {
-    // As JSON text, so that any number of them is one value of one SQL text.
-    let status = (!filter.status.is_empty()).then(|| {
-        let codes: Vec<String> = filter.status.iter().map(|s| s.code().to_string()).collect();
-        format!("[{}]", codes.join(","))
-    });
-    let indexed = INDEXED.iter().find(|(statuses, _)| {
-        !filter.status.is_empty() && filter.status.iter().all(|s| statuses.contains(s))
-    });
-    let all = match indexed {
-        Some((_, condition)) => Filter::default().always(condition),
-        None => Filter::default(),
-    };
+    let all = matching::in_statuses(Filter::default(), &filter.statuses());
     let all = all
         .with("j.workflow_id = ?", filter.workflow_id)
-.seen_by("j.workflow_id", &filter.audience)
-        .with("j.status IN (SELECT value FROM json_each(?))", status)
+        .seen_by("j.workflow_id", &filter.audience)
         .with("j.name = ?", filter.name)
         .with("j.name LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
         .with(
@@ -246,7 +231,7 @@ fn conditions(filter: JobFilter) -> Filter {
         )
         .with("j.held = ?", filter.held)
         .with("j.id > ?", filter.after);
-    matching::conditions(all, &filter.matching)
+    matching::other_conditions(all, &filter.matching)
 }
 
 fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<LastAttempt>> {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params_from_iter};
 use std::sync::Arc;
 use torc_model::filter::{Comparison, FilterTest, Number};
 use torc_model::ids::{JobId, WorkflowId};
+use torc_model::status::JobStatus;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -26,10 +27,37 @@ pub fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     })
 }
 
+/// Statuses with an index of their own, word for word as its condition says it.
+const INDEXED: [(&[JobStatus], &str); 2] = [
+    (&[JobStatus::Pending, JobStatus::Running], "j.status IN (3, 4)"),
+    (
+        &[JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed],
+        "j.status >= 6 AND j.status <> 9",
+    ),
+];
+
+/// Adds that a job is in one of these statuses, by the index that holds all of them if there is one.
+pub fn in_statuses(to: Filter, statuses: &[JobStatus]) -> Filter {
+    if statuses.len() == JobStatus::ALL.len() {
+        return to;
+    }
+    let indexed = INDEXED.iter().find(|(all, _)| statuses.iter().all(|one| all.contains(one)));
+    let to = match indexed {
+        Some((_, condition)) => to.always(condition),
+        None => to,
+    };
+    to.one_of("j.status", statuses.iter().map(|status| status.code()))
+}
+
 /// Adds the conditions of a filter.
-pub fn conditions(mut to: Filter, filter: &torc_model::filter::Filter) -> Filter {
+pub fn conditions(to: Filter, filter: &torc_model::filter::Filter) -> Filter {
+    other_conditions(in_statuses(to, &filter.statuses()), filter)
+}
+
+/// Adds the conditions of a filter other than those on the status.
+pub fn other_conditions(mut to: Filter, filter: &torc_model::filter::Filter) -> Filter {
     for term in &filter.terms {
-        let (condition, value) = condition(&term.test);
+        let Some((condition, value)) = condition(&term.test) else { continue };
         // What is not known of a job does not hold, and so its opposite does.
         let condition = match term.is_negated {
             true => format!("NOT coalesce(({condition}), 0)"),
@@ -40,7 +68,8 @@ pub fn conditions(mut to: Filter, filter: &torc_model::filter::Filter) -> Filter
     to
 }
 
-fn condition(test: &FilterTest) -> (String, Value) {
+/// None: a status, and all terms with one are a condition of their own.
+fn condition(test: &FilterTest) -> Option<(String, Value)> {
     let attempt = |condition: &str| {
         format!(
             "EXISTS (SELECT 1 FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
@@ -48,15 +77,12 @@ fn condition(test: &FilterTest) -> (String, Value) {
         )
     };
     const IN: &str = "IN (SELECT value FROM json_each(?))";
-    match test {
+    Some(match test {
         FilterTest::Contains(text) => (r"j.name LIKE ? ESCAPE '\'".into(), containing(text).into()),
         FilterTest::Name(names) => (format!("j.name {IN}"), json(names)),
         FilterTest::Matches(pattern) => ("name_matches(?, j.name)".into(), pattern.clone().into()),
         FilterTest::Id(ids) => (format!("j.id {IN}"), json(ids)),
-        FilterTest::Status(statuses) => {
-            let codes: Vec<i64> = statuses.iter().map(|status| status.code()).collect();
-            (format!("j.status {IN}"), json(&codes))
-        }
+        FilterTest::Status(_) => return None,
         FilterTest::Family(names) => {
             let found = "EXISTS (SELECT 1 FROM family f WHERE f.workflow_id = j.workflow_id \
                          AND f.number = j.family AND f.name";
@@ -71,7 +97,7 @@ fn condition(test: &FilterTest) -> (String, Value) {
         FilterTest::Number(number, comparison, value) => {
             (compared(*number, *comparison, attempt), Value::Real(*value))
         }
-    }
+    })
 }
 
 fn compared(number: Number, comparison: Comparison, attempt: impl Fn(&str) -> String) -> String {

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Settings;
 use torc_model::recovery::{
-    Caps, Diagnosis, FailureGroup, PendingExample, PendingFailures, Policy, Proposal, untrusted,
+    Caps, Diagnosis, PendingEnd, PendingExample, PendingFailures, PendingGroup, PendingNeeds,
+    Policy, Proposal, untrusted,
 };
 use torc_model::units::{Memory, Runtime};
 
@@ -61,7 +62,7 @@ impl Reader {
                 workflow_id: id,
                 workflow_name: untrusted::line(&name, LONGEST_NAME),
                 pending_failed_count,
-                confidence_threshold: settings.classification_threshold,
+                confidence_threshold: settings.recovery.classification_threshold,
                 group_count,
                 groups: shown,
             };
@@ -93,14 +94,14 @@ fn view(
     examples: usize,
     now: i64,
     logs: &mut HashMap<JobId, AttemptLogs>,
-) -> Result<FailureGroup, ReadError> {
+) -> Result<PendingGroup, ReadError> {
     let mut shown = Vec::new();
     for job in group.iter().take(examples) {
         if let Some(example) = example(db, job, settings, now, logs)? {
             shown.push(example);
         }
     }
-    Ok(FailureGroup {
+    Ok(PendingGroup {
         fingerprint: group[0].fingerprint.clone(),
         count: group.len() as i64,
         job_ids: group.iter().map(|job| job.job).collect(),
@@ -147,9 +148,11 @@ fn example(
         command: untrusted::line(&failed.command, LONGEST_COMMAND),
         run_id: job.run,
         attempt_id: job.number,
-        return_code: failed.ending.return_code,
-        signal: failed.ending.signal,
-        cause: failed.ending.cause,
+        ending: PendingEnd {
+            return_code: failed.ending.return_code,
+            signal: failed.ending.signal,
+            cause: failed.ending.cause,
+        },
         proposal: decided.as_ref().map(|decided| Proposal {
             action: decided.card.action,
             changes: decided.card.changes.clone(),
@@ -160,9 +163,11 @@ fn example(
         diagnosis: decided.map(|decided| harmless(decided.diagnosis)),
         exec_time_minutes: failed.usage.exec_seconds.map(|seconds| seconds / 60.0),
         hostname: hostname.map(|name| untrusted::line(&name, LONGEST_NAME)),
-        memory: job.current.memory_bytes.map(Memory),
-        peak_memory: job.current.peak_memory_bytes.map(Memory),
-        runtime: job.current.runtime_seconds.map(Runtime),
+        needs: PendingNeeds {
+            memory: job.current.memory_bytes.map(Memory),
+            peak_memory: job.current.peak_memory_bytes.map(Memory),
+            runtime: job.current.runtime_seconds.map(Runtime),
+        },
         untrusted_stderr_tail: untrusted::tail(failed.output.stderr_tail.as_deref().unwrap_or("")),
         stderr_read_error: None,
         held_classification_id: held,

@@ -89,7 +89,7 @@ async fn workflows_are_listed_and_read() {
     assert_eq!(list(WorkflowFilter { user: Some("bob".into()), ..none() }).await, [2]);
     let first = reader.get_workflow(WorkflowId(1)).await.unwrap();
     assert!(first.use_pending_failed);
-    assert_eq!(first.metadata, Some(serde_json::json!({"k": 1})));
+    assert_eq!(first.notes.metadata, Some(serde_json::json!({"k": 1})));
     assert_eq!(reader.get_spec(WorkflowId(1)).await.unwrap(), serde_json::json!({"jobs": []}));
     assert_eq!(
         reader.get_workflow(WorkflowId(9)).await.unwrap_err().to_string(),

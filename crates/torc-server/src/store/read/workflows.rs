@@ -7,7 +7,8 @@ use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
 use torc_model::api::{
-    EarlierView, IsCompleteView, Page, RevisionView, StatusView, WorkflowProgress, WorkflowView,
+    EarlierView, IsCompleteView, Page, RevisionView, StatusView, WorkflowNotes, WorkflowOrigin,
+    WorkflowProgress, WorkflowView,
 };
 use torc_model::digest;
 use torc_model::ids::WorkflowId;
@@ -319,11 +320,15 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         id: page::id(row, "id", WorkflowId)?,
         name: row.get("name")?,
         user: row.get("user")?,
-        description: row.get("description")?,
-        project: row.get("project")?,
-        metadata: page::json(row, "metadata")?,
-        directory: row.get("directory")?,
-        spec_path: row.get("spec_path")?,
+        notes: WorkflowNotes {
+            description: row.get("description")?,
+            project: row.get("project")?,
+            metadata: page::json(row, "metadata")?,
+        },
+        origin: WorkflowOrigin {
+            directory: row.get("directory")?,
+            spec_path: row.get("spec_path")?,
+        },
         revision: row.get("revision")?,
         created_ms: row.get("created_ms")?,
         run_id: row.get("run_id")?,

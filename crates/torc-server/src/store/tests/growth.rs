@@ -44,6 +44,17 @@ async fn same_as_rows(f: &Fixture) {
         })
         .await
         .expect("looked");
+    // A list holds every job that it says there are, whether the writer has counted them or the rows were.
+    let reader = read::Reader::open(&f.directory.path().join("torc.db")).expect("a reader");
+    for text in ["", "-status:completed", "status:disabled"] {
+        let matching = torc_model::filter::Filter::parse(text).expect("a filter");
+        let filter =
+            read::JobFilter { workflow_id: Some(id.0), matching, ..read::JobFilter::default() };
+        let known = f.store.progress(id).map(|(progress, _)| progress.listed());
+        let told = reader.list_jobs(filter.clone(), Default::default(), known).await.expect("jobs");
+        let rows = reader.list_jobs(filter, Default::default(), None).await.expect("jobs");
+        assert_eq!(told, rows, "{text}");
+    }
 }
 
 async fn added(
@@ -300,4 +311,45 @@ async fn any_sequence_of_revisions_ends_as_a_fresh_run_of_the_last_one() {
         assert_eq!(last.counts.up_to_date, world.plan.jobs.len() as i64, "seed {seed}");
         assert!(last.jobs.is_empty(), "seed {seed}: {:?}", last.jobs);
     }
+}
+
+#[tokio::test]
+async fn items_need_what_their_map_was_given_while_it_looked_for_them() {
+    let map = json!({"items": {"command": "ls"}, "max_parallel": 2});
+    let steps = json!([{"shell": "echo \"${item}\""}]);
+    let spec = json!({"name": "m", "jobs": [{"name": "each", "map": map, "steps": steps}]});
+    let mut f = Fixture::new(plan(spec.into()).expect("a plan").0).await;
+    let looks = f.claim(vec![]).await.attempts;
+    let update = torc_model::api::UpdateJob {
+        memory: Some(torc_model::units::Memory(3 << 30)),
+        num_cpus: Some(2),
+        ..Default::default()
+    };
+    f.store.update_job(looks[0].job_id, update).await.expect("changed");
+    let found = json!({"items": [{"key": "a", "item": 1}, {"key": "b", "item": 2}]});
+    let end = CompletionReport { steps: Some(found), ..ended(&looks[0], 0) };
+    let needs = |work: &ClaimResponse| {
+        let of = |packet: &torc_model::api::AttemptPacket| (packet.num_cpus, packet.memory_bytes);
+        work.attempts.iter().map(of).collect::<Vec<_>>()
+    };
+    let work = f.claim(vec![end]).await;
+    assert_eq!(needs(&work), [(2, Some(3 << 30)); 2]);
+    same_as_rows(&f).await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_after_a_move_leaves_memory_as_the_rows_are() {
+    let f = Fixture::new(diamond()).await;
+    let id = f.id;
+    let refused = f
+        .store
+        .writer
+        .call(move |tx| -> Result<(), super::super::writer::Failed> {
+            tx.apply(id, |workflow, _, now| workflow.cancel_job(torc_engine::JobIx::new(0), now))?;
+            Err(Refusal::invalid("status", "a later part of the request").into())
+        })
+        .await;
+    refused.expect_err("refused");
+    same_as_rows(&f).await;
+    assert_eq!(f.statuses().await[0], ("a".into(), 2, 1), "it is ready still");
 }

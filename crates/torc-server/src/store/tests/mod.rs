@@ -2,15 +2,18 @@
 //! again.
 
 mod actions;
+pub mod agreement;
 mod allocations;
 mod bad_nodes;
 mod classify;
 mod crash_recovery;
 mod growth;
 mod last_words;
+mod one_journal;
 mod pools;
 mod remedies;
 mod revise;
+mod status_words;
 mod unneeded;
 mod webhooks;
 mod webhooks_page;
@@ -285,6 +288,7 @@ async fn progress_is_what_the_rows_say() {
     let (id, now) = (f.id, crate::clock::now_ms());
     let same = async |f: &Fixture, step: &str| {
         let known = f.store.progress(id);
+        let counts = known.map(|(progress, _)| progress.listed());
         assert!(known.is_some(), "{step}: the workflow is in memory");
         let told = reader.workflow_status(id, now, known).await.expect("a status");
         let rows = reader.workflow_status(id, now, None).await.expect("a status");
@@ -302,12 +306,21 @@ async fn progress_is_what_the_rows_say() {
         ] {
             let filter = read::JobFilter { workflow_id: Some(id.0), status, ..Default::default() };
             let told =
-                reader.list_jobs(filter.clone(), Default::default(), known).await.expect("jobs");
+                reader.list_jobs(filter.clone(), Default::default(), counts).await.expect("jobs");
             let rows = reader.list_jobs(filter, Default::default(), None).await.expect("jobs");
             assert_eq!(
                 (told.items.len() as i64, told.total_count, told.has_more),
                 (rows.total_count, rows.total_count, false)
             );
+        }
+        for text in ["status:failed,canceled", "-status:completed", "status:ready status:failed"] {
+            let matching = torc_model::filter::Filter::parse(text).expect("a filter");
+            let filter =
+                read::JobFilter { workflow_id: Some(id.0), matching, ..Default::default() };
+            let told =
+                reader.list_jobs(filter.clone(), Default::default(), counts).await.expect("jobs");
+            let rows = reader.list_jobs(filter, Default::default(), None).await.expect("jobs");
+            assert_eq!(told, rows, "{step}: {text}");
         }
         told
     };

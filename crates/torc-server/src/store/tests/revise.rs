@@ -1,6 +1,5 @@
 //! An edited spec: everything in it is taken over, or nothing is.
 
-use super::super::remedies::Because;
 use super::*;
 use torc_model::api::{ActionReport, ApplyOptions, ErrorCode, UpdateJob};
 use torc_model::plan::{Action, ActionKind, JobExtra, Requirements, SlurmScheduler, UserData};
@@ -111,7 +110,7 @@ async fn a_longer_timeout_of_a_recovery_stays() {
         f.store
             .writer
             .call(move |tx| {
-                let because = Because { attempt: 1, why: "too slow", by: "recover" };
+                let because = torc_engine::Because { attempt: 1, why: "too slow", by: "recover" };
                 super::super::remedies::adjust(tx, id, JobId(1), &[change], because)
             })
             .await

@@ -1,7 +1,7 @@
 //! Why no runner is there: what became of the nodes that were asked for, and what the job would
 //! need.
 
-use super::super::allocation_rows::{COLUMNS, view};
+use super::super::journal::allocations::{COLUMNS, view};
 use super::super::load::parse;
 use super::super::unneeded;
 use super::super::writer::{Failed, Tx};

@@ -69,14 +69,14 @@ pub struct AgentOutcome {
 
 /// Jobs that wait for a verdict, and those of them with one that waits for a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Counts {
+struct PendingCounts {
     waiting: i64,
     held: i64,
     retried: i64,
     failed: i64,
 }
 
-impl Counts {
+impl PendingCounts {
     async fn look(client: &Client, workflow: &WorkflowView) -> Result<Self> {
         let few = Query::new().add("workflow_id", workflow.id).add("limit", 1);
         let waiting =
@@ -120,14 +120,14 @@ impl AiOptions {
                 format!("workflow {} does not let failures wait for a verdict", workflow.id);
             return Err(Error::usage_hint(message, "set `use_pending_failed: true` in its spec"));
         }
-        let before = Counts::look(client, workflow).await?;
+        let before = PendingCounts::look(client, workflow).await?;
         let mut now = before;
         if now.undecided() > 0 && !no_memory {
             let view =
                 client.classify_from_memory(workflow.id, &MemoryRequest { dry_run: false }).await?;
             if view.total_classifications > 0 {
                 judged.lines.push(format!("without an agent: {}", classify::sentence(&view)));
-                now = Counts::look(client, workflow).await?;
+                now = PendingCounts::look(client, workflow).await?;
             }
         }
         if now.undecided() > 0 {
@@ -137,7 +137,7 @@ impl AiOptions {
                     break;
                 }
                 let ended = self.round(client, workflow, &agent, round, &mut judged).await?;
-                let after = Counts::look(client, workflow).await?;
+                let after = PendingCounts::look(client, workflow).await?;
                 judged.lines.push(format!(
                     "{} {ended}: {} to be tried again, {} failed for good, {} held for a person, {} undecided",
                     agent.name,

@@ -191,7 +191,7 @@ fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
 /// The file that a workflow was made from, if it lies in the current directory under a name that a
 /// shell takes as it is.
 fn spec_here(workflow: &WorkflowView) -> Option<String> {
-    let path = std::path::Path::new(workflow.spec_path.as_ref()?);
+    let path = std::path::Path::new(workflow.origin.spec_path.as_ref()?);
     let here = std::env::current_dir().ok()?.canonicalize().ok()?;
     let name = path.file_name()?.to_str()?;
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));

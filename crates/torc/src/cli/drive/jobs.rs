@@ -14,7 +14,7 @@ use torc_model::status::Cause;
 /// What must be known of an event's job to tell of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// Nothing.
+    /// Nothing more than the event says.
     None,
     /// Its name.
     Name,

@@ -54,7 +54,7 @@ pub enum Effect {
     Stop(Shutdown),
     /// The output of an attempt begins.
     OutputBegins {
-        /// Which.
+        /// The attempt whose output begins.
         attempt: AttemptId,
         /// Its job.
         job: JobId,
@@ -104,6 +104,15 @@ pub struct Follower {
     is_full: bool,
     /// How often the user asked to stop.
     pub interrupts: u32,
+}
+
+/// An attempt that our runner has started.
+struct JobStart {
+    attempt: AttemptId,
+    job_id: JobId,
+    name: String,
+    /// 1, 2, 3...
+    attempt_id: i64,
 }
 
 /// An attempt that has ended.
@@ -234,7 +243,8 @@ impl Follower {
     fn on_runner_event(&mut self, event: RunnerEvent, now: Instant, out: &mut Vec<Effect>) {
         match event {
             RunnerEvent::Started { attempt, job_id, job_name, attempt_id } => {
-                self.on_start(attempt, job_id, job_name, attempt_id, now, out);
+                let start = JobStart { attempt, job_id, name: job_name, attempt_id };
+                self.on_start(start, now, out);
             }
             RunnerEvent::Ended {
                 attempt,
@@ -341,15 +351,8 @@ impl Follower {
         )));
     }
 
-    fn on_start(
-        &mut self,
-        attempt: AttemptId,
-        job: JobId,
-        name: String,
-        number: i64,
-        now: Instant,
-        out: &mut Vec<Effect>,
-    ) {
+    fn on_start(&mut self, start: JobStart, now: Instant, out: &mut Vec<Effect>) {
+        let JobStart { attempt, job_id: job, name, attempt_id: number } = start;
         self.active_count += 1;
         if self.wants.is_verbose {
             out.push(Effect::Tell(format!("started: {}", named(&name, job, number))));

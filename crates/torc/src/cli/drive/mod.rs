@@ -87,7 +87,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut config = options.config(&client, &workflow)?;
     config.events = Some(events);
     config.force = force;
-    config.max_idle = stay.max_idle.map(|limit| Duration::from_secs(limit.0));
+    config.limits.max_idle = stay.max_idle.map(|limit| Duration::from_secs(limit.0));
     config.pool_runner = stay.pool_runner;
     if stay.pool_runner.is_some() {
         // What it held ready would be kept from the pool's other users.

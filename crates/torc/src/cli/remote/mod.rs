@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::output::{Field, Table, escape};
 use clap::Subcommand;
 use serde::Serialize;
-use ssh::{Host, Said};
+use ssh::{Host, RemoteOutput};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -300,7 +300,7 @@ fn print(context: &Context, done: Vec<(Host, Result<Vec<Row>>)>) -> Result<Exit>
 }
 
 /// Lines of `NAME PID STATE NOTE`.
-fn parse_rows(host: &Host, said: &Said) -> Vec<Row> {
+fn parse_rows(host: &Host, said: &RemoteOutput) -> Vec<Row> {
     let parse = |line: &String| {
         let mut words = line.splitn(4, ' ');
         let (name, pid, state) = (words.next()?, words.next()?, words.next()?);

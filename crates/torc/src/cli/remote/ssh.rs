@@ -44,12 +44,12 @@ impl Host {
 }
 
 /// What a script said on a machine.
-pub struct Said {
+pub struct RemoteOutput {
     /// Standard output.
     pub out: Vec<u8>,
 }
 
-impl Said {
+impl RemoteOutput {
     /// Its lines.
     pub fn lines(&self) -> Vec<String> {
         String::from_utf8_lossy(&self.out).lines().map(str::to_owned).collect()
@@ -62,7 +62,7 @@ pub fn call(
     script: &str,
     lines: &[&str],
     rest: &mut (dyn Read + Send),
-) -> Result<Said> {
+) -> Result<RemoteOutput> {
     if let Some(line) = lines.iter().find(|line| line.contains('\n')) {
         return Err(Error::usage(format!("`{}` has more than one line", line.escape_debug())));
     }
@@ -96,7 +96,7 @@ pub fn call(
     }
     // It may have said all it had to say without reading everything.
     let _ = wrote;
-    Ok(Said { out: out.stdout })
+    Ok(RemoteOutput { out: out.stdout })
 }
 
 fn ssh(host: &Host) -> Command {

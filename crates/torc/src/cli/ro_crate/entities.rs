@@ -406,7 +406,7 @@ impl<'a> Crate<'a> {
         parts.extend(self.data.values().map(|data| link(data.id.clone())));
         let mut mentions = vec![link("#run"), link("#organize")];
         mentions.extend(actions.values().flatten().cloned().map(link));
-        let description = workflow.description.clone();
+        let description = workflow.notes.description.clone();
         let root = json!({
             "@id": "./", "@type": "Dataset", "name": workflow.name,
             "description": description.unwrap_or_else(|| {

@@ -94,8 +94,9 @@ pub async fn find_issues(
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let beside =
-        || workflow.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output");
+    let beside = || {
+        workflow.origin.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output")
+    };
     let dir = dir.map_or_else(beside, Path::to_owned);
     let mut found = Vec::new();
     let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)

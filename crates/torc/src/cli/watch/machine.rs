@@ -50,7 +50,7 @@ pub enum Event {
     Happened(Box<EventView>, Described),
     /// The time of [`Watcher::stale_at`] has come.
     LookDue,
-    /// The time of [`Watcher::slurm_at`] has come.
+    /// The time of [`SlurmLooks::look_at`] has come.
     SlurmDue,
     /// The user asks to stop.
     Interrupted,
@@ -151,6 +151,36 @@ struct Look {
     open_allocations: Option<i64>,
 }
 
+/// When Slurm is looked at: what it has ended, and what it is to be asked for.
+pub struct SlurmLooks {
+    /// When next; none: never.
+    pub look_at: Option<Instant>,
+    /// A look is under way.
+    is_looking: bool,
+}
+
+/// A runner of our own.
+#[derive(Default)]
+struct LocalRunner {
+    /// It runs.
+    is_here: bool,
+    /// It could do nothing for what is ready; another one could not either.
+    is_useless: bool,
+    /// A runner has left; told unless the workflow is complete.
+    end: Option<String>,
+}
+
+/// Agents that judge failures.
+#[derive(Default)]
+struct AgentRounds {
+    /// One is at work.
+    are_asked: bool,
+    /// How often they were asked.
+    rounds: i64,
+    /// Nothing new waits for a verdict since they were.
+    is_judged: bool,
+}
+
 /// Watches one workflow.
 pub struct Watcher {
     rules: Rules,
@@ -158,11 +188,11 @@ pub struct Watcher {
     pub recap: Recap,
     /// When to look; none: nothing happened since the last look.
     pub stale_at: Option<Instant>,
-    /// When to look at Slurm.
-    pub slurm_at: Option<Instant>,
+    /// Looks at Slurm.
+    pub slurm: SlurmLooks,
     look: Option<Look>,
-    /// A runner has left; told unless the workflow is complete.
-    runner_end: Option<String>,
+    runner: LocalRunner,
+    agents: AgentRounds,
     /// The newest event that has been told.
     last_event: i64,
     /// Recovery was tried and nothing has happened since.
@@ -172,17 +202,6 @@ pub struct Watcher {
     /// What was said last about being stuck.
     last_stuck: String,
     last_counts: String,
-    /// A runner of our own runs.
-    has_runner: bool,
-    /// It could do nothing for what is ready; another one could not either.
-    is_runner_useless: bool,
-    /// An agent is at work.
-    is_judging: bool,
-    /// How often agents were asked.
-    judged: i64,
-    /// Nothing new waits for a verdict since they were.
-    is_judged: bool,
-    is_looking_at_slurm: bool,
     interrupts: u32,
 }
 
@@ -192,21 +211,16 @@ impl Watcher {
         Self {
             recap: Recap::default(),
             stale_at: Some(now),
-            slurm_at: rules.is_for_slurm.then_some(now),
+            slurm: SlurmLooks { look_at: rules.is_for_slurm.then_some(now), is_looking: false },
             rules,
             look: None,
-            runner_end: None,
+            runner: LocalRunner::default(),
+            agents: AgentRounds::default(),
             last_event,
             is_tried: false,
             is_begun: false,
             last_stuck: String::new(),
             last_counts: String::new(),
-            has_runner: false,
-            is_runner_useless: false,
-            is_judging: false,
-            judged: 0,
-            is_judged: false,
-            is_looking_at_slurm: false,
             interrupts: 0,
         }
     }
@@ -229,7 +243,7 @@ impl Watcher {
     pub fn handle(&mut self, event: Event, now: Instant, out: &mut Vec<Effect>) {
         match event {
             Event::Happened(event, about) => self.on_event(&event, about, now, out),
-            Event::LookDue if !self.has_runner && self.interrupts > 0 => {
+            Event::LookDue if !self.runner.is_here && self.interrupts > 0 => {
                 out.push(Effect::End(true))
             }
             Event::LookDue => {
@@ -237,9 +251,9 @@ impl Watcher {
                 out.push(Effect::Ask(Question::Status));
             }
             Event::SlurmDue => {
-                self.slurm_at = Some(now + LOOK_AT_SLURM);
+                self.slurm.look_at = Some(now + LOOK_AT_SLURM);
                 // One look at a time: it may take long when Slurm does not answer.
-                if !std::mem::replace(&mut self.is_looking_at_slurm, true) {
+                if !std::mem::replace(&mut self.slurm.is_looking, true) {
                     out.push(Effect::LookAtSlurm);
                 }
             }
@@ -248,7 +262,7 @@ impl Watcher {
             Event::RunnerLeft(left) => self.on_runner_left(left, now, out),
             Event::Judged(done) => self.on_judged(done, now, out),
             Event::LookedAtSlurm(lines) => {
-                self.is_looking_at_slurm = false;
+                self.slurm.is_looking = false;
                 out.extend(lines.iter().map(|line| Effect::Tell(escape::line(line).into_owned())));
             }
         }
@@ -256,7 +270,7 @@ impl Watcher {
 
     fn on_interrupt(&mut self, out: &mut Vec<Effect>) {
         self.interrupts += 1;
-        if !self.has_runner {
+        if !self.runner.is_here {
             return out.push(Effect::End(true));
         }
         let (words, level) = match self.interrupts {
@@ -283,19 +297,19 @@ impl Watcher {
         if event.kind.is_of_jobs() || event.kind.is_of_runners() {
             self.is_tried = false;
         }
-        self.is_judged &= event.kind != EventKind::JobPendingFailed;
+        self.agents.is_judged &= event.kind != EventKind::JobPendingFailed;
         self.is_begun &= event.kind != EventKind::WorkflowReset;
         if self.rules.is_for_slurm && event.kind == EventKind::AllocationEnded {
             // Others may be needed.
             let soon = now + REFRESH;
-            self.slurm_at = Some(self.slurm_at.map_or(soon, |at| at.min(soon)));
+            self.slurm.look_at = Some(self.slurm.look_at.map_or(soon, |at| at.min(soon)));
         }
         if let (EventKind::JobRetried, Some(job)) = (event.kind, event.job_id) {
             self.recap.on_retry(job, about.name(), 0.0);
         }
         match event.kind {
             // The end of the workflow says it better: told only if that does not follow.
-            EventKind::RunnerEnded => self.runner_end = told::line(event, &about),
+            EventKind::RunnerEnded => self.runner.end = told::line(event, &about),
             // This call did it and has told what.
             EventKind::WorkflowRecovered if self.rules.recover => {}
             EventKind::JobFailed | EventKind::JobTerminated => {
@@ -317,17 +331,17 @@ impl Watcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        self.has_runner = false;
+        self.runner.is_here = false;
         self.stale_at = Some(now);
         match left {
             Ok((reason, did_something)) => {
-                self.is_runner_useless = !did_something;
+                self.runner.is_useless = !did_something;
                 if reason != LeaveReason::Complete {
                     out.push(Effect::Tell(format!("the local runner left: {reason}")));
                 }
             }
             Err(error) => {
-                self.is_runner_useless = true;
+                self.runner.is_useless = true;
                 out.push(Effect::Tell(format!("the local runner failed: {error}")));
             }
         }
@@ -339,7 +353,7 @@ impl Watcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        self.is_judging = false;
+        self.agents.are_asked = false;
         self.stale_at = Some(now);
         match done {
             Ok(judged) => {
@@ -356,8 +370,8 @@ impl Watcher {
 
     /// Jobs were queued again.
     fn on_queued(&mut self, now: Instant) {
-        self.is_runner_useless = false;
-        self.slurm_at = self.rules.is_for_slurm.then_some(now);
+        self.runner.is_useless = false;
+        self.slurm.look_at = self.rules.is_for_slurm.then_some(now);
         self.stale_at = Some(now);
     }
 
@@ -402,7 +416,7 @@ impl Watcher {
 
     fn begin_look(&mut self, status: StatusView, out: &mut Vec<Effect>) {
         out.push(Effect::Show(Box::new(status.clone())));
-        let end = self.runner_end.take().filter(|_| !status.is_complete && !self.has_runner);
+        let end = self.runner.end.take().filter(|_| !status.is_complete && !self.runner.is_here);
         out.extend(end.map(Effect::Tell));
         if self.rules.show_counts {
             let counts = progress::counts(&status);
@@ -459,12 +473,13 @@ impl Watcher {
         if status.is_complete {
             return out.push(Effect::End(false));
         }
-        if self.is_judging {
+        if self.agents.are_asked {
             return self.look = None;
         }
         if !moves && !status.is_canceled {
             let waiting = of(JobStatus::PendingFailed);
-            let may_ask = rules.ask_agents && !self.is_judged && self.judged < rules.max_rounds;
+            let may_ask =
+                rules.ask_agents && !self.agents.is_judged && self.agents.rounds < rules.max_rounds;
             if waiting > 0 && may_ask {
                 return self.judge(out);
             }
@@ -477,9 +492,9 @@ impl Watcher {
     }
 
     fn judge(&mut self, out: &mut Vec<Effect>) {
-        (self.is_judged, self.is_judging, self.look) = (true, true, None);
-        self.judged += 1;
-        let (round, max) = (self.judged, self.rules.max_rounds);
+        (self.agents.is_judged, self.agents.are_asked, self.look) = (true, true, None);
+        self.agents.rounds += 1;
+        let (round, max) = (self.agents.rounds, self.rules.max_rounds);
         out.push(Effect::Tell(format!("asking for verdicts, round {round} of {max} at most")));
         out.push(Effect::Judge);
     }
@@ -512,18 +527,18 @@ impl Watcher {
     fn handle_stuck(&mut self, out: &mut Vec<Effect>) {
         let Some(look) = &self.look else { return };
         let is_ready = count(&look.status, JobStatus::Ready) > 0;
-        if look.status.active_runners > 0 || self.has_runner || !is_ready {
+        if look.status.active_runners > 0 || self.runner.is_here || !is_ready {
             return match count(&look.status, JobStatus::PendingFailed) {
                 0 => self.look = None,
                 _ => out.push(Effect::Ask(Question::Waiting)),
             };
         }
         let Rules { workflow: id, title, recover, is_for_slurm, .. } = &self.rules;
-        if *recover && !self.is_runner_useless {
+        if *recover && !self.runner.is_useless {
             match look.is_local {
                 None => return out.push(Effect::Ask(Question::IsLocal)),
                 Some(true) => {
-                    (self.has_runner, self.look) = (true, None);
+                    (self.runner.is_here, self.look) = (true, None);
                     out.push(Effect::Tell("no runner is active: starting one here".into()));
                     return out.push(Effect::StartRunner);
                 }

@@ -5,7 +5,7 @@ mod machine;
 
 use super::drive::{self, due};
 use super::interrupt::Interrupts;
-use super::recover::{self, RecoverOutcome};
+use super::recover::{self, RecoverOutcome, RecoverRound};
 use super::references::{self, LATEST};
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -191,7 +191,7 @@ impl Args {
                     watch.auto_schedule = Some(auto_schedule);
                     Event::LookedAtSlurm(done?)
                 }
-                () = due(watch.machine.slurm_at) => Event::SlurmDue,
+                () = due(watch.machine.slurm.look_at) => Event::SlurmDue,
                 () = due(watch.machine.stale_at) => Event::LookDue,
                 () = interrupts.next() => Event::Interrupted,
             };
@@ -351,9 +351,10 @@ impl Watch<'_> {
 
     /// One round.
     async fn recover(&self, shapes: Vec<NodeShape>) -> Result<Recovered> {
-        let (options, rounds) = (&self.args.options, Some(self.args.max_retries));
-        let outcome =
-            options.recover(self.context, &self.client, self.workflow.id, false, rounds, shapes);
+        let max_rounds = Some(self.args.max_retries);
+        let round = RecoverRound { dry_run: false, max_rounds, shapes };
+        let options = &self.args.options;
+        let outcome = options.recover(self.context, &self.client, self.workflow.id, round);
         match outcome.await {
             Ok(RecoverOutcome::Done(view)) => Ok(Recovered::Done {
                 rounds: view.rounds,

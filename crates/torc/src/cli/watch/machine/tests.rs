@@ -311,10 +311,10 @@ fn slurm_is_looked_at_once_at_a_time_and_soon_after_an_allocation_ended() {
     assert_eq!(desk.hear(Event::SlurmDue), [Effect::LookAtSlurm]);
     assert_eq!(desk.hear(Event::SlurmDue), []);
     assert_eq!(desk.hear(Event::LookedAtSlurm(vec!["two nodes".into()])), [tell("two nodes")]);
-    assert_eq!(desk.watcher.slurm_at, Some(desk.now + LOOK_AT_SLURM));
+    assert_eq!(desk.watcher.slurm.look_at, Some(desk.now + LOOK_AT_SLURM));
     let ended = event(11, EventKind::AllocationEnded, None, json!({}));
     desk.hear(Event::Happened(ended, Described::Nothing));
-    assert_eq!(desk.watcher.slurm_at, Some(desk.now + REFRESH));
+    assert_eq!(desk.watcher.slurm.look_at, Some(desk.now + REFRESH));
     assert_eq!(desk.hear(Event::SlurmDue), [Effect::LookAtSlurm]);
 }
 

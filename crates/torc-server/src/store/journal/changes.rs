@@ -1,12 +1,15 @@
 //! Changes of the engine as rows. The only place that writes a status.
 
-use super::load::parse;
+use super::jobs::JobStatements;
+use crate::store::lookups;
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use torc_engine::{Adjustment, Change, End, NewAttempt, NewItem, RunnerChange};
+use torc_engine::{
+    Adjustment, Change, End, FamilyTime, NewAttempt, NewItem, NotedAdjustment, RunnerChange,
+};
 use torc_model::api::EventView;
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::plan::JobExtra;
 use torc_model::status::{
     ActionState, Afterwards, EndDetail, JobStatus, RunnerOrder, StatusReason,
 };
@@ -14,7 +17,7 @@ use torc_model::units::Runtime;
 
 /// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Wakes {
+pub struct WakesAfter {
     /// There may be work, unless the runner that made it ready took it in the same transaction.
     pub work: bool,
     /// Something else to hear of: an order, an action, the end.
@@ -34,8 +37,8 @@ pub fn write(
     now: i64,
     next_event: &mut i64,
     events: &mut Vec<EventView>,
-) -> rusqlite::Result<Wakes> {
-    let mut wakes = Wakes::default();
+) -> rusqlite::Result<WakesAfter> {
+    let mut wakes = WakesAfter::default();
     for change in changes {
         match change {
             Change::Job { id, status, reason, tries, own_ms } => {
@@ -58,12 +61,7 @@ pub fn write(
             Change::Times { typical_ms, families } => {
                 db.prepare_cached("UPDATE workflow SET typical_ms = ?2 WHERE id = ?1")?
                     .execute(params![workflow.0, typical_ms])?;
-                let mut update = db.prepare_cached(
-                    "UPDATE family SET estimate_ms = ?3, estimate_run = ?4 WHERE workflow_id = ?1 AND number = ?2",
-                )?;
-                for (number, time) in families {
-                    update.execute(params![workflow.0, number, time.ms, time.run])?;
-                }
+                family_times(db, workflow, families.into_iter())?;
             }
             Change::MapExpanded(id, is_expanded) => {
                 db.prepare_cached("UPDATE job SET is_expanded = ?2 WHERE id = ?1")?
@@ -77,13 +75,19 @@ pub fn write(
                 add_items(db, workflow, map, first, &items)?;
             }
             Change::ItemChanged(id, extra) => {
-                db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
-                    .execute(params![id.0, extra])?;
+                set_extra(db, id, extra.as_deref())?;
             }
             Change::JobAdjusted(id, by) => adjust(db, id, by)?,
+            Change::AdjustmentNoted(noted) => adjustment(db, workflow, &noted, now)?,
             Change::JobScheduler(id, scheduler) => {
                 db.prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?
                     .execute([id.0, scheduler])?;
+            }
+            Change::JobWaitsFor(id, jobs) => {
+                let mut statements = JobStatements::new(db)?;
+                for job in jobs {
+                    statements.depend.execute([workflow.0, id.0, job.0])?;
+                }
             }
             Change::JobHeld(id, held) => {
                 db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?
@@ -160,18 +164,7 @@ pub fn write(
                 let text = data.to_string();
                 let id = *next_event;
                 *next_event += 1;
-                db.prepare_cached(
-                    "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
-                .execute(params![
-                    workflow.0,
-                    id,
-                    now,
-                    kind.as_str(),
-                    job.map(|j| j.0),
-                    text
-                ])?;
+                event(db, workflow, id, now, (kind, job, &text))?;
                 events.push(EventView {
                     id,
                     workflow_id: workflow,
@@ -191,6 +184,17 @@ pub fn write(
                 .execute(params![id.0, state.as_str(), by.map(|r| r.0), executed, error])?;
                 wakes.news |= state == ActionState::Triggered;
             }
+            Change::RecoveryActionsGone => {
+                db.prepare_cached(
+                    "DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1",
+                )?
+                .execute([workflow.0])?;
+            }
+            Change::Settings(settings) => {
+                db.prepare_cached("UPDATE workflow SET settings = ?2 WHERE id = ?1")?
+                    .execute(params![workflow.0, json(Some(&*settings))?])?;
+                wakes.special = true;
+            }
             Change::Workflow { run, canceled, complete, started } => {
                 db.prepare_cached(
                     "UPDATE workflow SET run_id = ?2, is_canceled = ?3, is_complete = ?4,
@@ -203,6 +207,33 @@ pub fn write(
         }
     }
     Ok(wakes)
+}
+
+/// Notes why a job has another limit.
+pub fn adjustment(
+    db: &Connection,
+    workflow: WorkflowId,
+    noted: &NotedAdjustment,
+    at: i64,
+) -> rusqlite::Result<()> {
+    let NotedAdjustment { job, run, attempt, change, why, by } = noted;
+    db.prepare_cached(
+        "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
+         made_by, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        workflow.0,
+        job.0,
+        run,
+        attempt,
+        change.field.as_str(),
+        change.from,
+        change.to,
+        why,
+        by,
+        at
+    ])?;
+    Ok(())
 }
 
 /// What happened to a runner, in its row.
@@ -281,9 +312,15 @@ fn add_items(
         copy.execute([row, map.0])?;
         row += 1;
     }
-    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
-        .execute([workflow.0, items.len() as i64])?;
+    grow_count(db, workflow, items.len() as i64)?;
     remember(db, "next_job_id", row)
+}
+
+/// The workflow has so many jobs more, or less.
+pub fn grow_count(db: &Connection, id: WorkflowId, count: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
+        .execute([id.0, count])?;
+    Ok(())
 }
 
 /// A job's own limits, where it has others than its requirements say.
@@ -303,14 +340,46 @@ fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
         .execute(params![job.0, cpus, gpus])?;
     }
     if let Some(seconds) = timeout {
-        let extra: Option<String> = db
-            .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
-            .query_row([job.0], |row| row.get(0))?;
-        let mut extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let mut extra = lookups::job_extra(db, job)?;
         extra.timeout = Some(Runtime(seconds));
-        db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
-            .execute(params![job.0, json(Some(&extra))?])?;
+        set_extra(db, job, json(Some(&extra))?.as_deref())?;
     }
+    Ok(())
+}
+
+fn set_extra(db: &Connection, job: JobId, extra: Option<&str>) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, extra])?;
+    Ok(())
+}
+
+/// Writes what families of jobs took.
+pub fn family_times(
+    db: &Connection,
+    id: WorkflowId,
+    families: impl Iterator<Item = (u32, FamilyTime)>,
+) -> rusqlite::Result<()> {
+    let mut update = db.prepare_cached(
+        "UPDATE family SET estimate_ms = ?3, estimate_run = ?4 WHERE workflow_id = ?1 AND number = ?2",
+    )?;
+    for (number, time) in families {
+        update.execute(params![id.0, number, time.ms, time.run])?;
+    }
+    Ok(())
+}
+
+/// Writes an event.
+pub fn event(
+    db: &Connection,
+    workflow: WorkflowId,
+    id: i64,
+    at: i64,
+    event: (EventKind, Option<JobId>, &str),
+) -> rusqlite::Result<()> {
+    let (kind, job, data) = event;
+    db.prepare_cached(
+        "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![workflow.0, id, at, kind.as_str(), job.map(|j| j.0), data])?;
     Ok(())
 }
 

@@ -2,22 +2,22 @@
 //! ([`AllocationLife`]); this reads its row, lets the engine take a step, and writes the row. No other
 //! module writes where an allocation stands.
 
-use super::writer::{Failed, Tx};
-use rusqlite::{OptionalExtension, Row, params};
+use crate::store::writer::{Failed, Tx};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::{AllocationEvent, AllocationLife, Submission};
 use torc_model::ids::{ActionId, WorkflowId};
-use torc_model::slurm::wire::AllocationView;
+use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
 /// An allocation as clients see it.
-pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
+pub const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
     n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
      AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
 
-pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
+pub fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
     Ok(AllocationView {
         id: row.get(0)?,
         workflow_id: WorkflowId(row.get(1)?),
@@ -61,12 +61,50 @@ fn ended_as(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AllocationEnd>>
     Ok(row.get::<_, Option<String>>(at)?.as_deref().and_then(AllocationEnd::parse))
 }
 
-pub(super) fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
+pub fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
     Ok(tx
         .db
         .prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?
         .query_row([id], view)
         .optional()?)
+}
+
+/// Allocations to ask for.
+pub struct PlannedAllocations<'a> {
+    /// The workflow and its run.
+    pub of: (WorkflowId, i64),
+    /// The scheduler, and the name that the batch system will know them by.
+    pub scheduler: (i64, &'a str),
+    /// The action that asks for them.
+    pub action: Option<ActionId>,
+    /// The request.
+    pub request: &'a ScheduleNodes,
+}
+
+/// Writes allocations that wait to be sent, as many as the request says.
+pub fn plan(db: &Connection, new: &PlannedAllocations<'_>, now: i64) -> rusqlite::Result<()> {
+    let PlannedAllocations { of: (id, run), scheduler: (scheduler, name), action, request } = *new;
+    let mut statement = db.prepare_cached(
+        "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, request_key, name, array_task, action_id,
+         start_one_worker_per_node, max_parallel_jobs, status, created_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    for task in 0..request.count {
+        statement.insert(params![
+            id.0,
+            run,
+            scheduler,
+            request.key,
+            name,
+            (request.count > 1).then_some(task),
+            action.map(|a| a.0),
+            request.start_one_worker_per_node,
+            request.max_parallel_jobs,
+            AllocationStatus::Planned.as_str(),
+            now,
+        ])?;
+    }
+    Ok(())
 }
 
 /// What the engine keeps of an allocation.
@@ -123,14 +161,14 @@ fn write(tx: &Tx<'_>, id: i64, life: &AllocationLife) -> rusqlite::Result<()> {
 }
 
 /// What the engine keeps of an allocation.
-pub(super) fn life_of(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationLife>, Failed> {
+pub fn life_of(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationLife>, Failed> {
     let sql = format!("{LIFE} WHERE id = ?1");
     let found = tx.db.prepare_cached(&sql)?.query_row([id], life).optional()?;
     Ok(found.map(|(_, life)| life))
 }
 
 /// Lets an event happen to an allocation. False: it cannot happen to it now, and nothing changed.
-pub(super) fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
+pub fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
     let Some(mut life) = life_of(tx, id)? else { return Ok(false) };
     if life.step(event, tx.now).is_err() {
         return Ok(false);
@@ -141,7 +179,7 @@ pub(super) fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool,
 
 /// Lets an event happen to all allocations of a workflow that the batch system knows by one name, as
 /// far as it can happen to them.
-pub(super) fn step_named(
+pub fn step_named(
     tx: &Tx<'_>,
     workflow: WorkflowId,
     name: &str,

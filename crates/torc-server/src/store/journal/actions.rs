@@ -1,0 +1,49 @@
+//! Rows of actions that a plan or a recovery brings. What becomes of them are `Change`s.
+
+use super::json;
+use rusqlite::{Connection, params};
+use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::plan::ActionKind;
+use torc_model::status::{ActionState, Trigger};
+
+/// A new action.
+pub struct ActionRow<'a> {
+    /// When it is due.
+    pub trigger: Trigger,
+    /// What is done.
+    pub what: &'a ActionKind,
+    /// For which jobs.
+    pub jobs: &'a [JobId],
+    /// For every runner that comes or goes.
+    pub persistent: bool,
+    /// A recovery added it.
+    pub is_recovery: bool,
+}
+
+/// Writes an action that waits for its trigger.
+pub fn insert_action(
+    db: &Connection,
+    workflow: WorkflowId,
+    action: &ActionRow<'_>,
+) -> rusqlite::Result<ActionId> {
+    db.prepare_cached(
+        "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, is_recovery, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .insert(params![
+        workflow.0,
+        action.trigger.as_str(),
+        json(Some(action.what))?,
+        json(Some(&action.jobs))?,
+        action.persistent,
+        action.is_recovery,
+        ActionState::Waiting.as_str(),
+    ])
+    .map(ActionId)
+}
+
+/// Deletes an action that a new spec does not have.
+pub fn delete_action(db: &Connection, id: ActionId) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([id.0])?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Rows of runners and pool runners as they come. What becomes of runners are `Change`s.
+
+use super::json;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use torc_model::api::{Capacity, RegisterPoolRunner, RunnerScheduler};
+use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
+use torc_model::status::{RunnerKind, RunnerOrder};
+
+/// A new runner, or one that has been.
+#[derive(Clone, Default)]
+pub struct RunnerRow<'a> {
+    /// What it registers with, as it is stored.
+    pub key: &'a str,
+    /// Its host.
+    pub host: &'a str,
+    /// The boot of the host, and perhaps its pid namespace.
+    pub boot_id: &'a str,
+    /// Its process, and when that started by the clock of its host.
+    pub process: (i64, i64),
+    /// What kind of runner; None: it stands for an unknown one.
+    pub kind: Option<RunnerKind>,
+    /// Its label.
+    pub label: Option<&'a str>,
+    /// What it has.
+    pub capacity: Capacity,
+    /// Where its files are.
+    pub output_dir: &'a str,
+    /// When it came.
+    pub started: i64,
+    /// When it was last heard.
+    pub last_seen: i64,
+    /// It must stop at this time.
+    pub stop_by: Option<i64>,
+    /// Where it lives in a batch system.
+    pub scheduler: Option<&'a RunnerScheduler>,
+    /// Seconds of silence after which it is given up.
+    pub disown: Option<i64>,
+    /// The pool runner that started it.
+    pub pool: Option<PoolRunnerId>,
+    /// When it ended, and why.
+    pub end: Option<(i64, &'a str)>,
+}
+
+/// Writes one.
+pub fn insert_runner(
+    db: &Connection,
+    workflow: WorkflowId,
+    runner: &RunnerRow<'_>,
+) -> rusqlite::Result<RunnerId> {
+    let none = RunnerScheduler::default();
+    let scheduler = runner.scheduler.unwrap_or(&none);
+    let (ended, why) = runner.end.unzip();
+    db.prepare_cached(
+        "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
+         capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
+         node, node_name, disown_seconds, pool_runner_id, ended_ms, end_reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+    )?
+    .insert(params![
+        workflow.0,
+        runner.key,
+        runner.host,
+        runner.boot_id,
+        runner.process.0,
+        runner.process.1,
+        runner.kind.unwrap_or(RunnerKind::Recovery).as_str(),
+        runner.label,
+        json(Some(&runner.capacity))?,
+        runner.output_dir,
+        runner.started,
+        runner.last_seen,
+        runner.stop_by,
+        scheduler.allocation_id,
+        scheduler.scheduler_config_id,
+        scheduler.slurm_job_id,
+        scheduler.node,
+        scheduler.node_name,
+        runner.disown,
+        runner.pool.map(|pool| pool.0),
+        ended,
+        why,
+    ])
+    .map(RunnerId)
+}
+
+/// Writes a pool runner that introduces itself, perhaps again; None: another user's has its key.
+pub fn insert_pool_runner(
+    db: &Connection,
+    key: &str,
+    user: Option<&str>,
+    request: &RegisterPoolRunner,
+    now: i64,
+) -> rusqlite::Result<Option<PoolRunnerId>> {
+    db.prepare_cached(
+        "INSERT INTO pool_runner (register_key, user, hostname, pid, capacity, label, started_ms, last_seen_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
+         ON CONFLICT (register_key) DO UPDATE SET last_seen_ms = ?7, ended_ms = NULL, end_reason = NULL
+         WHERE user IS ?2
+         RETURNING id",
+    )?
+    .query_row(
+        params![
+            key,
+            user,
+            request.hostname,
+            request.pid,
+            json(Some(&request.capacity))?,
+            request.label,
+            now,
+        ],
+        |row| row.get(0).map(PoolRunnerId),
+    )
+    .optional()
+}
+
+/// A pool runner was heard.
+pub fn pool_runner_seen(db: &Connection, id: PoolRunnerId, now: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE pool_runner SET last_seen_ms = ?2 WHERE id = ?1")?
+        .execute([id.0, now])?;
+    Ok(())
+}
+
+/// A pool runner has ended.
+pub fn end_pool_runner(
+    db: &Connection,
+    id: PoolRunnerId,
+    reason: &str,
+    now: i64,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE pool_runner SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL",
+    )?
+    .execute(params![id.0, now, reason])?;
+    Ok(())
+}
+
+/// What a person asks of a pool runner; false: it is not there.
+pub fn order_pool_runner(
+    db: &Connection,
+    id: PoolRunnerId,
+    ordered: Option<RunnerOrder>,
+) -> rusqlite::Result<bool> {
+    let changed = db
+        .prepare_cached("UPDATE pool_runner SET ordered = ?2 WHERE id = ?1 AND ended_ms IS NULL")?
+        .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?;
+    Ok(changed > 0)
+}
+
+/// The weight of a user's share of pool runners.
+pub fn put_share(db: &Connection, user: &str, weight: f64) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO user_share (user, weight) VALUES (?1, ?2) ON CONFLICT (user) DO UPDATE SET weight = ?2",
+    )?
+    .execute(params![user, weight])?;
+    Ok(())
+}
