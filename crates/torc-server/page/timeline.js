@@ -62,6 +62,8 @@ export async function timeline(place) {
 
   /** What is seen has an address. */
   function address() {
+    // Whole milliseconds, so that the address selects the same again.
+    if (span) span = [Math.round(span[0]), Math.round(span[1])];
     const part = span && span.map((t) => Math.round(raw.base + times.back(t)));
     place.replace(`w/${id}/timeline?rows=${by}${part ? `&from=${part[0]}&until=${part[1]}` : ""}`);
   }

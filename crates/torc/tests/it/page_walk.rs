@@ -7,7 +7,7 @@
 
 use crate::support::{Running, TORC, Test};
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -35,7 +35,8 @@ fn walk(lab: &Path, task: Value) -> Value {
     walk_with(lab, task, |step| panic!("unexpected step `{step}`"))
 }
 
-/// The same; the script asks for `steps` on its way, such as the death of the server.
+/// The same; the script asks for `steps` on its way, such as the death of the server, and waits for
+/// each.
 fn walk_with(lab: &Path, mut task: Value, mut steps: impl FnMut(&str)) -> Value {
     task["lab"] = json!(lab);
     task["chromium"] = json!("/usr/bin/chromium");
@@ -43,14 +44,19 @@ fn walk_with(lab: &Path, mut task: Value, mut steps: impl FnMut(&str)) -> Value 
     let mut node = Command::new("node")
         .arg(script)
         .arg(task.to_string())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("node");
+    let mut answers = node.stdin.take().expect("a pipe");
     let (mut wrong, mut figures) = (Vec::new(), Value::Null);
     for line in BufReader::new(node.stdout.take().expect("a pipe")).lines() {
         let line = line.expect("text");
         match line.split_once(' ') {
-            Some(("STEP", step)) => steps(step),
+            Some(("STEP", step)) => {
+                steps(step);
+                answers.write_all(b"done\n").expect("the script waits");
+            }
             Some(("FIGURES", text)) => figures = serde_json::from_str(text).unwrap(),
             _ => wrong.push(line),
         }

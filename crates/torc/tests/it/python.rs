@@ -5,6 +5,7 @@
 //! are skipped; with `CI=true` that is a failure.
 
 use crate::support::TORC;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,6 +80,11 @@ fn python_calls_run_in_slurm_allocations() {
         eprintln!("SKIPPED: no Slurm cluster; `scripts/slurm-lab start` makes one");
         return;
     }
+    // The tests of the cluster itself stop its parts and cancel what runs there.
+    let lab =
+        std::env::var_os("SLURM_LAB_DIR").map(PathBuf::from).expect("the cluster's directory");
+    let lock = File::create(lab.join("test.lock")).expect("a lock file");
+    lock.lock().expect("the cluster for ourselves");
     tests_of("test_slurm.py");
 }
 

@@ -3,6 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
 
 const task = JSON.parse(process.argv[2]);
 const require = createRequire(task.lab + "/npm/node_modules/");
@@ -11,8 +12,9 @@ const args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "
 const browser = await chromium.launch({ executablePath: task.chromium, args });
 const wrong = (text) => console.log("WRONG " + text);
 let origin = task.link ? new URL(task.link).origin : "";
-/** Asks the test to do something, such as killing the server. */
-const step = (name) => console.log("STEP " + name);
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+/** Asks the test to do something, such as killing the server, and waits until it has done it. */
+const step = async (name) => { console.log("STEP " + name); await answers.next(); };
 
 /** A page that tells of every error and of every request to elsewhere. */
 async function open(context) {
@@ -249,14 +251,14 @@ const jobs = {
     await page.goto(address("w/ID/data"));
     const state = async (text) => { await page.reload(); await page.waitForSelector(`tr:has-text("made.txt") td:has-text("${text}")`).catch(() => wrong(`no file is ${text}`)); };
     await state("✓ there");
-    step("touch");
+    await step("touch");
     await state("⚠ changed since");
-    step("remove");
+    await step("remove");
     await state("✕ missing");
     // The state of the job that is open is told as it changes.
     await page.goto(address("j/JOB"));
     await page.waitForSelector("h1");
-    step("change");
+    await step("change");
     await page.click("button:has-text('Show what changed')");
     await page.waitForSelector("h1 + span .st-ready");
   },
@@ -308,13 +310,13 @@ const jobs = {
       if (await tab.evaluate(() => !!document.querySelector(".signin"))) wrong(`tab ${i + 1} is not signed in`);
       tabs.push(tab);
     }
-    step("change");
+    await step("change");
     for (const [i, tab] of tabs.entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("ready"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 1} does not tell of the change`));
     if (streams !== 1) wrong(`${streams} streams for seven tabs`);
     // The tab that reads the stream goes; another one takes over.
     await tabs[0].close();
     await tabs[1].waitForTimeout(100);
-    step("change back");
+    await step("change back");
     for (const [i, tab] of tabs.slice(1).entries()) await tab.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("2 canceled"), null, { timeout: 20000 }).catch(() => wrong(`tab ${i + 2} tells of nothing when the first is closed`));
     // Tabs that are not seen ask for nothing; one that is seen again tells what has changed.
     const rest = tabs.slice(1);
@@ -322,7 +324,7 @@ const jobs = {
     await hide(true);
     let asked = 0;
     context.on("request", () => { asked++; });
-    step("reset");
+    await step("reset");
     await rest[0].waitForTimeout(6000);
     if (asked) wrong(`hidden tabs asked ${asked} times`);
     await hide(false);
@@ -347,7 +349,7 @@ const jobs = {
     await list.goto(address("w/ID/jobs?where="));
     await list.waitForSelector(".tspace .badge");
     const rows = await list.locator(".tspace .tr").count();
-    step("kill");
+    await step("kill");
     for (const tab of [page, list]) {
       await tab.waitForSelector(".lost:not([hidden])");
       const told = await tab.textContent(".lost");
@@ -360,12 +362,12 @@ const jobs = {
     await list.keyboard.press("ArrowDown");
     await page.click("nav a:has-text('Graph')");
     await page.waitForSelector(".problem:has-text('opens by itself')");
-    step("start");
+    await step("start");
     await page.waitForSelector(".node", { timeout: 30000 });
     for (const tab of [page, list]) await tab.waitForSelector(".lost", { state: "hidden", timeout: 30000 });
     await page.goBack();
     await page.waitForSelector(".families tbody tr");
-    step("change");
+    await step("change");
     await page.waitForFunction(() => document.querySelector(".legend")?.textContent.includes("ready"), null, { timeout: 30000 });
   },
 
@@ -626,3 +628,5 @@ try {
 }
 if (task.done) writeFileSync(task.done, "");
 await browser.close();
+// The test holds the other end of standard input until this process has ended.
+process.stdin.destroy();
