@@ -54,9 +54,8 @@ impl Cgroups {
         if version == Version::V2 {
             delegate_memory(own, key, pids)?;
         }
-        fs::create_dir(&dir).ok()?;
-        let lock = groups::hold(&dir).ok();
-        let cgroups = Self { version, dir, _lock: lock };
+        let lock = make_held(&dir)?;
+        let cgroups = Self { version, dir, _lock: Some(lock) };
         if version == Version::V2
             && fs::write(cgroups.dir.join("cgroup.subtree_control"), "+memory").is_err()
         {
@@ -190,6 +189,21 @@ impl Group {
     pub fn remove(&self) -> bool {
         fs::remove_dir(&self.dir).is_ok()
     }
+}
+
+/// Makes the runner's group and takes its lock. Another runner that starts at this moment may take the
+/// group, not yet locked, for one whose runner was killed, and remove it; it is made again then.
+fn make_held(dir: &Path) -> Option<File> {
+    for _ in 0..16 {
+        fs::create_dir(dir).ok()?;
+        if let Ok(lock) = groups::hold(dir)
+            && dir.exists()
+        {
+            return Some(lock);
+        }
+        groups::remove(dir);
+    }
+    None
 }
 
 /// Version 2 hands a controller to children only if their parent has no processes of its own. When
