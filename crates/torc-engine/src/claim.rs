@@ -122,6 +122,15 @@ impl Workflow {
         given
     }
 
+    /// What the jobs that a runner holds leave free of what it has.
+    pub fn room_of(&self, runner: RunnerId, capacity: &Capacity) -> Room {
+        let mut room = Room::of(capacity);
+        for index in self.held_by(runner) {
+            room.take(&self.classes[self.jobs[index].class]);
+        }
+        room
+    }
+
     /// The job that starts next in this room.
     fn choose(
         &mut self,

@@ -161,7 +161,7 @@ impl Workflow {
                 ));
                 continue;
             }
-            let room = self.room_of(&runner.claim);
+            let room = self.room_of(runner.claim.runner, runner.claim.capacity);
             if !room.fits(class) {
                 let lacks = room.lacking(class).unwrap_or_else(|| "a free slot".into());
                 reasons.push(format!("on {}: it needs {lacks}", runner.host));
@@ -186,7 +186,7 @@ impl Workflow {
         let (id, start_at) = self.kept_for(index)?;
         let runner = runners.iter().find(|runner| runner.claim.runner == id)?;
         let class = &self.classes[self.jobs[index].class];
-        let wants = self.room_of(&runner.claim).wanting(class)?;
+        let wants = self.room_of(runner.claim.runner, runner.claim.capacity).wanting(class)?;
         let when = match start_at {
             Some(at) if at > now => {
                 format!(", about {}", words::duration((at - now) as f64 / 1000.0))
@@ -208,14 +208,6 @@ impl Workflow {
     pub fn lacking(&self, index: JobIx, capacity: &Capacity) -> Option<String> {
         let job = &self.jobs[index];
         Room::of(capacity).lacking(&self.classes[job.next_class()])
-    }
-
-    fn room_of(&self, claim: &Claim<'_>) -> Room {
-        let mut room = Room::of(claim.capacity);
-        for index in self.held_by(claim.runner) {
-            room.take(&self.classes[self.jobs[index].class]);
-        }
-        room
     }
 
     /// Ready jobs that no runner of this size could ever take.

@@ -319,11 +319,16 @@ impl Workflow {
         }
         let mut time = now;
         loop {
-            let ready = self.has_ready();
-            for (number, machine) in machines.iter().enumerate() {
-                if !ready || !is_up[number] {
-                    continue;
-                }
+            let mut asking: Vec<usize> = Vec::new();
+            if self.has_ready() {
+                asking.extend((0..machines.len()).filter(|number| is_up[*number]));
+                // The server answers the runner with the least room first.
+                asking.sort_by_cached_key(|number| {
+                    self.room_of(machines[*number].id, &machines[*number].capacity).size()
+                });
+            }
+            for number in asking {
+                let machine = &machines[number];
                 let claim = Claim {
                     runner: machine.id,
                     key: "simulated",

@@ -102,6 +102,16 @@ impl Room {
         }
     }
 
+    /// How much there is in all: a GPU is worth eight CPUs, 4 GiB of memory one, as in the order of jobs.
+    /// Only to compare one runner's room with another's.
+    pub fn size(&self) -> i64 {
+        if self.ignores_resources {
+            return self.jobs.unwrap_or(i64::MAX);
+        }
+        let cpus = self.gpus.saturating_mul(8).saturating_add(self.cpus);
+        cpus.saturating_mul(4 << 30).saturating_add(self.memory)
+    }
+
     /// Room for one more of this class?
     pub fn fits(&self, class: &Class) -> bool {
         self.lack(class).is_none()

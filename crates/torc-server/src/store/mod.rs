@@ -29,6 +29,7 @@ mod names;
 mod notifications;
 mod outcomes;
 mod page_sessions;
+mod parked_claims;
 mod people;
 mod pool_runners;
 mod pools;
@@ -876,38 +877,37 @@ impl Store {
         let deadline = Instant::now() + wait(request.wait_seconds);
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
-        let runner = request.runner_id;
         let mut reports: Option<(Vec<_>, Vec<_>)> = None;
         let mut request = Arc::new(request);
+        let mut may_wait = Instant::now() < deadline;
         loop {
             let nonce = random()?;
             wakes.mark_unchanged();
             let this = request.clone();
             let begin = Instant::now();
-            let (mut response, own) = self
+            let (mut response, wait) = self
                 .writer
-                .call_routine(move |tx| {
-                    Ok((runners::claim(tx, id, &this, nonce)?, runners::own_wakes(tx, runner)))
-                })
+                .call_routine(move |tx| parked_claims::claim(tx, id, &this, nonce, may_wait))
                 .await?;
             let metrics = self.metrics();
             metrics.claims.observe(begin.elapsed());
-            metrics.claimed_attempts.add(response.attempts.len() as u64);
             let (started, completed) = reports.get_or_insert_with(|| {
                 (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
             });
-            let done = !response.attempts.is_empty()
-                || !response.cancel.is_empty()
-                || !response.actions.is_empty()
-                || response.workflow_complete
-                || response.idle
-                || response.leave
-                || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
-            let waited = !done && {
-                let _counted = metrics.waiting_claims.enter();
-                tokio::time::timeout_at(deadline.into(), wakes.changed(own)).await.is_ok()
+            let answer = match wait {
+                None => Some(response),
+                Some(wait) => {
+                    let _counted = metrics.waiting_claims.enter();
+                    let look = tokio::time::timeout_at(deadline.into(), wakes.until(wait));
+                    // The last look takes the claim out of the writer, or hears what it was given.
+                    look.await.unwrap_or_else(|_| {
+                        may_wait = false;
+                        None
+                    })
+                }
             };
-            if !waited {
+            if let Some(mut response) = answer {
+                metrics.claimed_attempts.add(response.attempts.len() as u64);
                 response.started = std::mem::take(started);
                 response.completed = std::mem::take(completed);
                 return Ok(response);

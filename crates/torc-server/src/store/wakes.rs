@@ -1,8 +1,10 @@
 //! Wakes claims that wait, by workflow.
 
+use super::parked_claims::ClaimWait;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
+use torc_model::api::ClaimResponse;
 use torc_model::ids::WorkflowId;
 
 /// Who waits for what.
@@ -35,7 +37,7 @@ impl Wakes {
         Waiting { work: work.subscribe(), news: news.subscribe() }
     }
 
-    /// There is work in a workflow. Runners of pools hear of it when it is their turn.
+    /// Delayed work of a workflow is due. Runners of pools hear of it when it is their turn.
     pub fn work(&self, id: WorkflowId) {
         self.wake(id, false);
     }
@@ -66,14 +68,18 @@ impl Waiting {
         self.news.mark_unchanged();
     }
 
-    /// Returns when the claim should look again; `own` wakes a runner of a pool when it is its turn.
-    pub async fn changed(&mut self, own: Option<watch::Receiver<u64>>) {
-        // The senders are gone only when the server ends.
-        match own {
-            None => _ = self.work.changed().await,
-            Some(mut own) => tokio::select! {
-                _ = self.news.changed() => {}
-                _ = own.changed() => {}
+    /// Returns with the answer that the writer gave, or with nothing when the claim should look again.
+    pub async fn until(&mut self, wait: ClaimWait) -> Option<ClaimResponse> {
+        // The senders of wakes are gone only when the server ends.
+        match wait {
+            ClaimWait::Parked(answer) => tokio::select! {
+                biased;
+                answer = answer => answer.ok(),
+                _ = self.work.changed() => None,
+            },
+            ClaimWait::Pool(mut own) => tokio::select! {
+                _ = self.news.changed() => None,
+                _ = own.changed() => None,
             },
         }
     }

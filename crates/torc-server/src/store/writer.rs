@@ -14,6 +14,7 @@
 //! the next job of a chain waits for.
 
 use super::id_marks::Marks;
+use super::parked_claims::{self, ParkedClaims, ServedClaim};
 use super::pools::{Look, Pools};
 use super::refusal::Refusal;
 use super::wakes::{Waiting, Wakes};
@@ -88,6 +89,7 @@ pub struct State {
     pub(super) limits: Limits,
     pub(super) reservations: Reservations,
     pub(super) pools: Pools,
+    pub(super) parked: ParkedClaims,
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
@@ -230,7 +232,8 @@ pub struct Tx<'a> {
     pub(super) touched: &'a mut BTreeSet<WorkflowId>,
     /// Waiting tasks look again.
     pub(super) woken: &'a mut BTreeSet<WorkflowId>,
-    /// The same, if there is still work after all requests of the group.
+    /// Where work became ready: claims that wait are served, if there is still work after all requests of
+    /// the group.
     pub(super) with_work: &'a mut BTreeSet<WorkflowId>,
     pub(super) new_events: &'a mut Vec<EventView>,
     /// Set when a delivery was written.
@@ -244,6 +247,35 @@ pub struct Tx<'a> {
     pub now: i64,
     /// Now, in ms since the start of the machine: how long a runner was silent.
     pub uptime: i64,
+}
+
+/// What the requests of one group lead to besides their rows.
+#[derive(Default)]
+struct Consequences {
+    touched: BTreeSet<WorkflowId>,
+    woken: BTreeSet<WorkflowId>,
+    with_work: BTreeSet<WorkflowId>,
+    new_events: Vec<EventView>,
+    outbox: bool,
+    is_special: bool,
+}
+
+impl Consequences {
+    fn tx<'a>(&'a mut self, db: &'a Connection, state: &'a mut State) -> Tx<'a> {
+        Tx {
+            db,
+            state,
+            touched: &mut self.touched,
+            woken: &mut self.woken,
+            with_work: &mut self.with_work,
+            new_events: &mut self.new_events,
+            outbox: &mut self.outbox,
+            is_special: &mut self.is_special,
+            is_moved: false,
+            now: crate::clock::now_ms(),
+            uptime: crate::clock::boottime_ms(),
+        }
+    }
 }
 
 impl Handle {
@@ -535,12 +567,7 @@ impl Writer {
     /// Carries out a request, and with it those that wait in the channel.
     fn group(&mut self, first: Request, others: Option<&Receiver<Message>>) {
         let begin = Instant::now();
-        let mut touched = BTreeSet::new();
-        let mut woken = BTreeSet::new();
-        let mut with_work = BTreeSet::new();
-        let mut new_events = Vec::new();
-        let mut outbox = false;
-        let mut is_special = false;
+        let mut told = Consequences::default();
         let mut replies: Vec<Reply> = Vec::new();
         if let Err(error) = self.db.execute_batch("BEGIN IMMEDIATE") {
             first.reply.tell(Err(broken(&error)));
@@ -552,22 +579,11 @@ impl Writer {
         let mut is_moved = false;
         let mut next = Some(first);
         while let Some(request) = next {
-            let mut tx = Tx {
-                db: &self.db,
-                state: &mut self.state,
-                touched: &mut touched,
-                woken: &mut woken,
-                with_work: &mut with_work,
-                new_events: &mut new_events,
-                outbox: &mut outbox,
-                is_special: &mut is_special,
-                is_moved: false,
-                now: crate::clock::now_ms(),
-                uptime: crate::clock::boottime_ms(),
-            };
+            let mut tx = told.tx(&self.db, &mut self.state);
             *tx.is_special |= !request.is_routine;
             let Request { work, reply, .. } = request;
-            match run(&mut tx, work, reply.actor.as_ref(), replies.is_empty()) {
+            let record = |tx: &mut Tx<'_>| recorded(tx, work, reply.actor.as_ref());
+            match run(&mut tx, record, replies.is_empty()) {
                 Ok(()) => replies.push(reply),
                 Err(refusal) => reply.tell(Err(refusal)),
             }
@@ -578,6 +594,14 @@ impl Writer {
             let others = others.filter(|_| replies.len() < GROUP);
             next = others.and_then(|others| next_request(others, &mut self.later));
         }
+        let mut tx = told.tx(&self.db, &mut self.state);
+        let served = serve_parked(&mut tx);
+        #[cfg(test)]
+        {
+            is_moved |= tx.is_moved;
+        }
+        let Consequences { touched, woken, with_work, mut new_events, outbox, mut is_special } =
+            told;
         // The record is part of the transaction, and its file is written before it.
         let kept = match &mut self.marks {
             Some(marks) => marks.keep(&self.db, &self.state, is_special),
@@ -620,17 +644,12 @@ impl Writer {
         for reply in replies {
             reply.tell(committed.clone());
         }
-        // What became ready and was taken in the same group wakes no claim: in a chain that is
-        // every job.
-        let has_work =
-            |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
-        with_work.retain(has_work);
+        if committed.is_ok() {
+            served.into_iter().for_each(ServedClaim::send);
+        }
         self.serve_pools(&touched, &with_work);
         for id in &woken {
             self.wakes.news(*id);
-        }
-        for id in with_work.difference(&woken) {
-            self.wakes.work(*id);
         }
         if outbox {
             self.outbox.notify_one();
@@ -692,8 +711,34 @@ fn next_request(messages: &Receiver<Message>, later: &mut VecDeque<Outside>) -> 
     })
 }
 
+/// Answers claims that wait in workflows with work. One that fails asks again by itself: its sender is
+/// dropped.
+fn serve_parked(tx: &mut Tx<'_>) -> Vec<ServedClaim> {
+    let mut served = Vec::new();
+    // What became ready and was taken in the same group is for no other claim: in a chain that is every
+    // job.
+    forget_taken_work(tx);
+    let waiting: Vec<_> =
+        tx.with_work.iter().copied().filter(|id| tx.state.parked.waits_in(*id)).collect();
+    for id in waiting {
+        let claims = run(tx, |tx| parked_claims::take(tx, id), false).unwrap_or_default();
+        for claim in claims {
+            let Ok(nonce) = getrandom::u64() else { continue };
+            let done = run(tx, |tx| parked_claims::serve(tx, id, claim, nonce), false);
+            served.extend(done.unwrap_or_default());
+        }
+    }
+    forget_taken_work(tx);
+    served
+}
+
+fn forget_taken_work(tx: &mut Tx<'_>) {
+    let Tx { state, with_work, .. } = tx;
+    with_work.retain(|id| state.workflows.get(id).is_none_or(Workflow::has_ready));
+}
+
 /// Does the work, and writes down who changed something by it.
-fn told(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>) -> Result<(), Failed> {
+fn recorded(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>) -> Result<(), Failed> {
     let Some(actor) = actor else { return work(tx) };
     let before = tx.db.total_changes();
     work(tx)?;
@@ -706,7 +751,11 @@ fn told(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>) -> Result<(), Failed
 /// Does the work so that it can be taken back by itself: in a savepoint, or, as the first of its
 /// group, in the transaction that holds nothing else yet. Savepoints copy every page they touch,
 /// and most groups are one request.
-fn run(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>, is_first: bool) -> Result<(), Refusal> {
+fn run<T>(
+    tx: &mut Tx<'_>,
+    work: impl FnOnce(&mut Tx<'_>) -> Result<T, Failed>,
+    is_first: bool,
+) -> Result<T, Refusal> {
     let events = tx.new_events.len();
     if tx.db.is_autocommit()
         && let Err(error) = tx.db.execute_batch("BEGIN IMMEDIATE")
@@ -723,10 +772,10 @@ fn run(tx: &mut Tx<'_>, work: Work, actor: Option<&Actor>, is_first: bool) -> Re
     }
     // A panic in one request must not take the server down with it; the state it may have left
     // half-changed goes.
-    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| told(tx, work, actor)));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
     let result = match done {
-        Ok(Ok(())) => match step(tx, "RELEASE work") {
-            Ok(_) => return Ok(()),
+        Ok(Ok(done)) => match step(tx, "RELEASE work") {
+            Ok(_) => return Ok(done),
             Err(error) => broken(&error),
         },
         Ok(Err(Failed::Refused(refusal))) => {
@@ -807,7 +856,8 @@ impl State {
                 let mut pools = std::mem::take(&mut self.pools);
                 pools.forget_index();
                 fresh.reservations = fresh.reservations.with_times_of(&self.reservations);
-                *self = Self { boot: self.boot, last_look: self.last_look, pools, ..fresh };
+                let parked = std::mem::take(&mut self.parked);
+                *self = Self { boot: self.boot, last_look: self.last_look, pools, parked, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }

@@ -10,6 +10,7 @@ mod crash_recovery;
 mod growth;
 mod last_words;
 mod one_journal;
+mod parked_claims;
 mod pools;
 mod remedies;
 mod revise;
