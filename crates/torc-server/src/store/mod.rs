@@ -874,7 +874,8 @@ impl Store {
         id: WorkflowId,
         request: ClaimRequest,
     ) -> Result<ClaimResponse, Refusal> {
-        let deadline = Instant::now() + wait(request.wait_seconds);
+        let asked = Instant::now();
+        let deadline = asked + wait(request.wait_seconds);
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
         let mut reports: Option<(Vec<_>, Vec<_>)> = None;
@@ -887,7 +888,7 @@ impl Store {
             let begin = Instant::now();
             let (mut response, wait) = self
                 .writer
-                .call_routine(move |tx| parked_claims::claim(tx, id, &this, nonce, may_wait))
+                .call_routine(move |tx| parked_claims::claim(tx, id, &this, asked, nonce, may_wait))
                 .await?;
             let metrics = self.metrics();
             metrics.claims.observe(begin.elapsed());

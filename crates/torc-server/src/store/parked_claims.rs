@@ -6,6 +6,7 @@ use super::runners;
 use super::writer::{Failed, Tx};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 use torc_model::api::{ClaimRequest, ClaimResponse};
 use torc_model::ids::{RunnerId, WorkflowId};
@@ -19,6 +20,8 @@ pub struct ParkedClaims(HashMap<WorkflowId, Vec<ParkedClaim>>);
 pub struct ParkedClaim {
     /// What it asks for, without the reports that its first look has taken in.
     request: Arc<ClaimRequest>,
+    /// When it was asked.
+    asked: Instant,
     answer: oneshot::Sender<ClaimResponse>,
 }
 
@@ -54,9 +57,9 @@ impl ParkedClaims {
         self.0.get(&id).map_or(0, Vec::len)
     }
 
-    fn park(&mut self, id: WorkflowId, request: Arc<ClaimRequest>) -> ClaimWait {
+    fn park(&mut self, id: WorkflowId, request: Arc<ClaimRequest>, asked: Instant) -> ClaimWait {
         let (answer, receiver) = oneshot::channel();
-        self.0.entry(id).or_default().push(ParkedClaim { request, answer });
+        self.0.entry(id).or_default().push(ParkedClaim { request, asked, answer });
         ClaimWait::Parked(receiver)
     }
 
@@ -72,16 +75,27 @@ impl ParkedClaims {
     }
 }
 
+/// The request as its runner would make it now: the time that it has left has become less.
+pub fn aged(request: &Arc<ClaimRequest>, asked: Instant) -> Arc<ClaimRequest> {
+    let mut request = Arc::clone(request);
+    if let Some(left) = request.time_left_seconds {
+        let waited = asked.elapsed().as_secs_f64().ceil() as i64;
+        Arc::make_mut(&mut request).time_left_seconds = Some(left.saturating_sub(waited));
+    }
+    request
+}
+
 /// Gives work to a runner, or lets its claim wait when there is nothing to tell and it `may_wait`.
 pub fn claim(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     request: &Arc<ClaimRequest>,
+    asked: Instant,
     nonce: u64,
     may_wait: bool,
 ) -> Result<(ClaimResponse, Option<ClaimWait>), Failed> {
     tx.state.parked.unpark(id, request.runner_id);
-    let response = runners::claim(tx, id, request, nonce)?;
+    let response = runners::claim(tx, id, &aged(request, asked), nonce)?;
     if !may_wait || is_answer(request, &response) {
         return Ok((response, None));
     }
@@ -94,7 +108,7 @@ pub fn claim(
         again.started.clear();
         again.completed.clear();
     }
-    let wait = tx.state.parked.park(id, request);
+    let wait = tx.state.parked.park(id, request, asked);
     Ok((response, Some(wait)))
 }
 
@@ -132,7 +146,7 @@ pub fn serve(
     nonce: u64,
 ) -> Result<Option<ServedClaim>, Failed> {
     let response = match tx.workflow(id)?.has_ready() {
-        true => Some(runners::claim(tx, id, &claim.request, nonce)?),
+        true => Some(runners::claim(tx, id, &aged(&claim.request, claim.asked), nonce)?),
         false => None,
     };
     Ok(match response.filter(|response| is_answer(&claim.request, response)) {

@@ -79,3 +79,16 @@ async fn a_claim_that_has_waited_long_enough_waits_no_more_in_the_writer() {
     assert!(answer.attempts.is_empty(), "{answer:?}");
     assert_eq!(f.waiting().await, 0);
 }
+
+/// A job with a `runtime` must not start on a runner whose time has run down while it waited.
+#[tokio::test]
+async fn a_runner_that_has_waited_has_less_time_left() {
+    let f = Fixture::new(diamond()).await;
+    let left_after_10_s = |left| {
+        let request = ClaimRequest { time_left_seconds: left, ..f.request("k", vec![]) };
+        let asked = Instant::now().checked_sub(Duration::from_secs(10)).expect("a clock that ran");
+        super::super::parked_claims::aged(&Arc::new(request), asked).time_left_seconds
+    };
+    assert!(left_after_10_s(Some(40)).is_some_and(|left| (20..=30).contains(&left)));
+    assert_eq!(left_after_10_s(None), None);
+}
