@@ -59,7 +59,7 @@ impl Workflow {
             a.status() == JobStatus::Canceled && (a.tries.number, b.tries.number) == (1, 0);
         // A map that waits for its items need not run itself in this run: its column says 1 all the
         // same.
-        let never_runs = self.map(index).is_some() && self.gathers(index);
+        let never_runs = self.gathers(index);
         // A revision took it out in an earlier run: should it come back, it starts over.
         let is_history = a.is_removed() && a.tries.run != self.run;
         // Its time had come; whether it has come again after a jump of the clock does not matter.

@@ -433,14 +433,13 @@ impl Workflow {
         let mut bounds = vec![(have.first() + path, LimitedBy::CriticalPath)];
         bounds.extend(have.bounds(work));
         // Work that has to follow other work, or to go before it, cannot use all of the time.
-        for (outer, inner) in [(&tails, &heads), (&heads, &tails)] {
+        for chain in [&tails, &heads] {
             let mut order: Vec<usize> = (0..jobs).filter(|index| took[*index] > 0.0).collect();
-            order.sort_by(|a, b| outer[*b].total_cmp(&outer[*a]));
-            let (mut work, mut least, mut best) = (0.0, f64::INFINITY, 0.0f64);
+            order.sort_by(|a, b| chain[*b].total_cmp(&chain[*a]));
+            let (mut work, mut best) = (0.0, 0.0f64);
             for index in order {
                 work += took[index] * f64::from(class(index).cpus);
-                least = f64::min(least, inner[index]);
-                best = best.max(outer[index] + have.time(0, work) + least);
+                best = best.max(chain[index] + have.time(0, work));
             }
             bounds.push((best, LimitedBy::Cpus));
         }

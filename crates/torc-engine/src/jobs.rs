@@ -308,7 +308,6 @@ impl Jobs {
         debug_assert!(self.list.last().is_none_or(|last| last.id < job.id), "job ids must grow");
         let index = JobIx::new(self.list.len());
         self.counts[job.status as usize] += 1;
-        self.removed += u32::from(job.is_removed());
         self.list.push(job);
         index
     }

@@ -51,6 +51,8 @@ mod step_log;
 mod workflow;
 
 #[cfg(test)]
+mod behaviour;
+#[cfg(test)]
 mod chronicles;
 #[cfg(test)]
 mod dispatch_tests;

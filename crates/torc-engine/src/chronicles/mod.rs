@@ -29,12 +29,12 @@ use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Rule, Settings};
 use torc_model::status::{Cause, EndedBy, EvidenceSource, JobStatus};
 
-const fn ix(at: usize) -> JobIx {
+pub(super) const fn ix(at: usize) -> JobIx {
     JobIx::new(at)
 }
 
 /// A job that waits for these.
-fn job(parents: &[usize]) -> NewJob {
+pub(super) fn job(parents: &[usize]) -> NewJob {
     NewJob {
         id: JobId(0),
         priority: 0,
@@ -50,35 +50,39 @@ fn job(parents: &[usize]) -> NewJob {
 }
 
 /// The same with something else.
-fn but(mut job: NewJob, change: impl FnOnce(&mut NewJob)) -> NewJob {
+pub(super) fn but(mut job: NewJob, change: impl FnOnce(&mut NewJob)) -> NewJob {
     change(&mut job);
     job
 }
 
-fn handler(rules: &[Rule]) -> CompiledHandler {
+pub(super) fn handler(rules: &[Rule]) -> CompiledHandler {
     CompiledHandler::new("again", rules).expect("valid rules")
 }
 
-fn node(cpus: i64) -> Capacity {
+pub(super) fn node(cpus: i64) -> Capacity {
     Capacity { num_cpus: cpus, num_nodes: 1, memory_bytes: 1 << 40, ..Capacity::default() }
 }
 
 /// An end as a runner tells it.
-fn end(cause: Option<Cause>, code: i64, now: i64) -> End {
+pub(super) fn end(cause: Option<Cause>, code: i64, now: i64) -> End {
     let ending = Ending { return_code: Some(code), cause, ..Ending::default() };
     End { ending, ..End::new(EndedBy::Runner, now) }
 }
 
 /// A workflow, and what happened to it.
-struct Chronicle {
-    flow: Workflow,
-    limits: Limits,
-    now: i64,
+pub(super) struct Chronicle {
+    pub(super) flow: Workflow,
+    pub(super) limits: Limits,
+    pub(super) now: i64,
     text: String,
 }
 
 impl Chronicle {
-    fn new(settings: Settings, handlers: Vec<CompiledHandler>, jobs: Vec<NewJob>) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        handlers: Vec<CompiledHandler>,
+        jobs: Vec<NewJob>,
+    ) -> Self {
         let mut flow = Workflow::new(WorkflowId(1), settings, handlers);
         for (at, mut job) in jobs.into_iter().enumerate() {
             (job.id, job.position) = (JobId(at as i64 + 1), at as i64);
@@ -89,7 +93,7 @@ impl Chronicle {
         Self { flow, limits: Limits::new(), now: 1_000, text: String::new() }
     }
 
-    fn plain(jobs: Vec<NewJob>) -> Self {
+    pub(super) fn plain(jobs: Vec<NewJob>) -> Self {
         Self::new(Settings::default(), Vec::new(), jobs)
     }
 
@@ -137,7 +141,7 @@ impl Chronicle {
     }
 
     /// Lets a runner with so many CPUs claim, and start what it gets.
-    fn claim(&mut self, runner: i64, cpus: i64) -> Vec<usize> {
+    pub(super) fn claim(&mut self, runner: i64, cpus: i64) -> Vec<usize> {
         let given = self.take(runner, cpus);
         for at in &given {
             self.flow.started(ix(*at), 70 + *at as i64, self.now);
@@ -147,7 +151,7 @@ impl Chronicle {
     }
 
     /// Lets a runner claim.
-    fn take(&mut self, runner: i64, cpus: i64) -> Vec<usize> {
+    pub(super) fn take(&mut self, runner: i64, cpus: i64) -> Vec<usize> {
         let capacity = node(cpus);
         let claim = Claim {
             runner: RunnerId(runner),
@@ -167,14 +171,14 @@ impl Chronicle {
     }
 
     /// An attempt ends.
-    fn end(&mut self, at: usize, cause: Option<Cause>, code: i64) {
+    pub(super) fn end(&mut self, at: usize, cause: Option<Cause>, code: i64) {
         self.now += 10;
         let told = self.flow.ended(ix(at), end(cause, code, self.now), &mut self.limits);
         self.note(format!("job {} ends with {cause:?}, {code}: {told:?}", at + 1));
     }
 
     /// Attempts end well, after so many seconds.
-    fn succeed(&mut self, at: usize, seconds: f64) {
+    pub(super) fn succeed(&mut self, at: usize, seconds: f64) {
         self.now += 10;
         let usage = Usage { exec_seconds: Some(seconds), ..Usage::default() };
         let end = End { usage, ..end(None, 0, self.now) };
@@ -182,7 +186,7 @@ impl Chronicle {
         self.note(format!("job {} succeeds", at + 1));
     }
 
-    fn lose(&mut self, runner: i64) {
+    pub(super) fn lose(&mut self, runner: i64) {
         self.now += 10;
         let evidence = Evidence { source: EvidenceSource::Node, text: "it is gone".into() };
         let lost = Lost { cause: Cause::Lost, evidence };
@@ -190,13 +194,13 @@ impl Chronicle {
         self.note(format!("runner {runner} is lost with {count}"));
     }
 
-    fn initialize(&mut self) {
+    pub(super) fn initialize(&mut self) {
         let count = self.flow.initialize(self.now);
         self.note(format!("{count} are initialized"));
     }
 
     /// Lets everything run that can, until all is over.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         while !self.flow.is_complete() {
             self.take(1, 100);
             let held: Vec<JobIx> =
@@ -261,6 +265,6 @@ fn line(change: &Change) -> String {
 }
 
 /// Every status, in the order of the jobs.
-fn statuses(flow: &Workflow) -> Vec<JobStatus> {
+pub(super) fn statuses(flow: &Workflow) -> Vec<JobStatus> {
     flow.jobs().map(|job| job.status()).collect()
 }

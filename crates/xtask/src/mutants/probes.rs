@@ -4,9 +4,11 @@
 use crate::Result;
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Tests of one program that take less than this together run in one process.
@@ -138,7 +140,6 @@ impl Program {
             .envs(ENVIRONMENT)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(Stdio::null());
         command
     }
@@ -177,21 +178,38 @@ pub fn notices(probes: &[Probe], id: u32) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Waits for a process, and ends it when it takes too long.
+/// Waits for a process, and ends it when it takes too long. A thread reads its output: that ends with
+/// the process, and no other event of a child's end comes with a deadline in the standard library.
 fn finish(command: &mut Command, patience: Duration) -> Result<Run> {
-    let mut child = command.spawn()?;
-    let begin = Instant::now();
-    let passed = |status: ExitStatus| if status.success() { Run::Passed } else { Run::Failed };
-    let mut pause = Duration::from_millis(1);
-    while begin.elapsed() < patience {
-        if let Some(status) = child.try_wait()? {
-            return Ok(passed(status));
-        }
-        // No event of a child's end comes with a deadline in the standard library.
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut output = child.stdout.take().ok_or("a child without its output")?;
+    let (over, is_over) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        // Only the end of the output counts; the channel closes with it.
+        let _ = io::copy(&mut output, &mut io::sink());
+        drop(over);
+    });
+    if is_over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        child.kill()?;
+        child.wait()?;
+        return Ok(Run::Hung);
     }
-    child.kill()?;
-    child.wait()?;
-    Ok(Run::Hung)
+    Ok(if child.wait()?.success() { Run::Passed } else { Run::Failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, patience: Duration) -> Run {
+        finish(Command::new("sh").args(["-c", script]), patience).expect("sh can be started")
+    }
+
+    #[test]
+    fn a_process_passes_fails_or_hangs() {
+        let long = Duration::from_secs(60);
+        assert_eq!(run("echo much; exit 0", long), Run::Passed);
+        assert_eq!(run("exit 3", long), Run::Failed);
+        assert_eq!(run("exec sleep 60", Duration::from_millis(50)), Run::Hung);
+    }
 }
