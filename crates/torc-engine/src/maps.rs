@@ -378,13 +378,16 @@ impl Workflow {
         self.jobs[index].unmet = self.count_unmet(index);
     }
 
-    /// Opens an item that was canceled.
-    fn open_item(&mut self, index: JobIx, origin: Origin, now: i64) {
+    /// Opens an item that was canceled. False: a job that it depends on has ended badly, so that it
+    /// stays canceled. Its map must not hear of an end that the map does not wait for.
+    fn open_item(&mut self, index: JobIx, origin: Origin, now: i64) -> bool {
+        if self.jobs[index].cancel_on_failure && self.has_bad_parent(index) {
+            return false;
+        }
         self.renew_item(index, now);
         self.make_ready(index, JobEvent::InitializedReady, origin, now);
         self.block_if_unmet(index, now);
-        // What it depends on may have ended badly meanwhile.
-        self.cancel_if_hopeless(index, now);
+        true
     }
 
     fn is_waiting(&self, index: JobIx) -> bool {
@@ -467,6 +470,13 @@ impl Workflow {
 
     /// Runs items again that ended badly; their map and what reduces it follow.
     pub fn retry_items(&mut self, items: &[JobIx], now: i64) -> Result<(), Refused> {
+        // Attempts belong to a run, and the first run begins with the initialization. An attempt of
+        // run 0 would be counted again by run 1.
+        if self.run == 0 {
+            let message = "the workflow is not initialized; its items have not run yet";
+            return Err(Refused::new(ErrorCode::NotInitialized, message)
+                .hint("reset them with `reset-status`, then initialize the workflow"));
+        }
         for item in items {
             if self.is_dormant(*item) {
                 let message = format!(
@@ -511,33 +521,50 @@ impl Workflow {
     }
 
     fn run_items_again(&mut self, items: &[JobIx], origin: Origin, now: i64) {
-        let maps: BTreeSet<JobIx> = items.iter().filter_map(|item| self.map_of(*item)).collect();
-        for map in maps {
-            self.renew_children(map, now);
-        }
         for item in items {
             match self.jobs[*item].status() {
                 JobStatus::Failed | JobStatus::Terminated => self.again(*item, origin, now),
                 // It came back with another.
                 status if !status.is_bad_end() => {}
                 _ => {
-                    self.open_item(*item, origin, now);
-                    self.reopen_dependents(*item, now);
-                    self.take_up_items(*item, origin, now);
+                    if self.open_item(*item, origin, now) {
+                        self.reopen_dependents(*item, now);
+                        self.take_up_items(*item, origin, now);
+                    }
                 }
+            }
+        }
+        // Only now is it known which maps wait again: one that a user canceled stays canceled, and
+        // what has run after it would wait for an end that does not come.
+        let maps: BTreeSet<JobIx> = items.iter().filter_map(|item| self.map_of(*item)).collect();
+        for map in maps {
+            if !self.jobs[map].status().is_final() {
+                self.renew_children(map, now);
             }
         }
         self.finish();
     }
 
-    /// What has run over the old results of a map runs over the new ones.
+    /// What has run over the old results of a map runs over the new ones. A dependent may be an item
+    /// of another map, which then waits again and has new results in its turn.
     fn renew_children(&mut self, map: JobIx, now: i64) {
-        for child in self.children_of(map).to_vec() {
-            let status = self.jobs[child].status();
-            if matches!(status, JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated) {
-                self.renew_item(child, now);
-                self.jobs[child].unmet = self.count_unmet(child);
-                self.shift(child, JobEvent::InitializedBlocked, None);
+        let mut maps = vec![map];
+        while let Some(map) = maps.pop() {
+            for child in self.children_of(map).to_vec() {
+                match self.jobs[child].status() {
+                    JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated => {
+                        let is_over = |map: &JobIx| self.jobs[*map].status().is_final();
+                        let ended = self.map_of(child).filter(is_over);
+                        self.renew_item(child, now);
+                        self.jobs[child].unmet = self.count_unmet(child);
+                        self.shift(child, JobEvent::InitializedBlocked, None);
+                        self.reopen_dependents(child, now);
+                        maps.extend(ended.filter(|map| !self.jobs[*map].status().is_final()));
+                    }
+                    // It counts the map as ended, and the map ends once more.
+                    JobStatus::Blocked => self.jobs[child].unmet = self.count_unmet(child),
+                    _ => {}
+                }
             }
         }
     }
@@ -599,6 +626,16 @@ mod tests {
     }
 
     fn jobs(number: i64) -> Workflow {
+        jobs_after(number, ix(0), &[], true)
+    }
+
+    /// So many jobs, of which these wait for a parent, and whether its failure cancels them.
+    fn jobs_after(
+        number: i64,
+        parent: JobIx,
+        waiting: &[i64],
+        cancel_on_failure: bool,
+    ) -> Workflow {
         let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());
         for id in 1..=number {
             workflow.add_job(NewJob {
@@ -609,12 +646,29 @@ mod tests {
                 own_ms: None,
                 class: Class::default(),
                 handler: None,
-                cancel_on_failure: true,
+                cancel_on_failure,
                 max_lost: 3,
-                parents: Vec::new(),
+                parents: if waiting.contains(&id) { vec![parent] } else { Vec::new() },
             });
         }
+        workflow.settle();
         workflow
+    }
+
+    /// A map of these items, which are known from the beginning.
+    fn set_items(workflow: &mut Workflow, map: JobIx, items: &[JobIx], tolerate: Tolerate) {
+        workflow.set_map(map, MapJob { tolerate, ..MapJob::default() });
+        for item in items {
+            workflow.set_item(*item, map, false);
+            workflow.link_item(*item, map);
+        }
+    }
+
+    fn succeed(workflow: &mut Workflow, index: JobIx) {
+        workflow.drop_queued(index, "it is claimed", 1);
+        workflow.shift(index, JobEvent::Claimed, None);
+        workflow.shift(index, JobEvent::Succeeded, None);
+        workflow.propagate(index, 1);
     }
 
     /// A map that has found its one item, the item, and a job beside them.
@@ -771,5 +825,62 @@ mod tests {
             Some(StatusReason::CanceledByUser),
             "no runner would claim it"
         );
+    }
+
+    #[test]
+    fn items_are_not_run_again_before_the_first_run() {
+        let mut workflow = jobs(2);
+        set_items(&mut workflow, ix(0), &[ix(1)], Tolerate::default());
+        workflow.cancel_job(ix(1), 1).expect("it waits");
+        let refused = workflow.retry_items(&[ix(1)], 2).expect_err("there is no run");
+        assert_eq!(refused.code, ErrorCode::NotInitialized);
+        assert_eq!(workflow.jobs[ix(1)].tries.number, 0, "an attempt of run 0");
+    }
+
+    #[test]
+    fn what_ran_after_a_canceled_map_does_not_wait_for_it_when_its_items_run_again() {
+        let mut workflow = jobs_after(3, ix(0), &[3], false);
+        set_items(&mut workflow, ix(0), &[ix(1)], Tolerate::default());
+        workflow.initialize(0);
+        workflow.cancel_job(ix(0), 1).expect("it waits");
+        workflow.cancel_job(ix(1), 1).expect("it waits");
+        succeed(&mut workflow, ix(2));
+        workflow.retry_items(&[ix(1)], 2).expect("it ended badly");
+        let statuses: Vec<_> = workflow.jobs.iter().map(|job| job.status()).collect();
+        use JobStatus::{Canceled, Completed, Ready};
+        assert_eq!(statuses, [Canceled, Ready, Completed]);
+    }
+
+    #[test]
+    fn a_map_does_not_wait_for_an_item_that_cannot_run_again() {
+        let mut workflow = jobs_after(3, ix(0), &[3], true);
+        set_items(&mut workflow, ix(1), &[ix(2)], Tolerate::default());
+        workflow.initialize(0);
+        fail(&mut workflow, ix(0));
+        workflow.propagate(ix(0), 1);
+        workflow.retry_items(&[ix(2)], 2).expect("it ended badly");
+        let statuses: Vec<_> = workflow.jobs.iter().map(|job| job.status()).collect();
+        use JobStatus::{Canceled, Failed};
+        assert_eq!(statuses, [Failed, Failed, Canceled]);
+    }
+
+    /// Item 3 of map 2 has run over the results of map 0, of which an item is dropped.
+    #[test]
+    fn a_map_waits_again_for_an_item_that_runs_over_new_results() {
+        let mut workflow = jobs_after(5, ix(0), &[4], true);
+        set_items(&mut workflow, ix(0), &[ix(1)], Tolerate::Percent(100.0));
+        set_items(&mut workflow, ix(2), &[ix(3), ix(4)], Tolerate::default());
+        workflow.initialize(0);
+        fail(&mut workflow, ix(1));
+        workflow.propagate(ix(1), 1);
+        succeed(&mut workflow, ix(3));
+        assert_eq!(workflow.jobs[ix(2)].unmet, 1);
+        workflow.drop_items(&[ix(1)], 2).expect("it ended badly");
+        assert_eq!(workflow.jobs[ix(3)].status(), JobStatus::Ready);
+        assert_eq!(workflow.jobs[ix(2)].unmet, 2);
+
+        succeed(&mut workflow, ix(3));
+        succeed(&mut workflow, ix(4));
+        assert_eq!(workflow.jobs[ix(2)].status(), JobStatus::Completed);
     }
 }
