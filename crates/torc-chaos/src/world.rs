@@ -19,7 +19,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use torc_client::Client;
 
@@ -32,6 +32,22 @@ const BOOT: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(8);
 /// So many starts in a row that fail by themselves are no accident.
 const MAX_FAILED_STARTS: u32 = 20;
+
+/// A port that nothing listens at. It lies below the range from which the kernel takes ports for outgoing
+/// connections and for listeners that ask for any: one of those could get it before the server does.
+fn free_port() -> io::Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes begin at places of their own.
+    let begin = std::process::id().wrapping_mul(131);
+    for _ in 0..1000 {
+        let place = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        let port = 20_000 + place as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("no port is free"))
+}
 
 /// Runs one world to its end.
 pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
@@ -182,7 +198,7 @@ impl<'a> World<'a> {
         let faults = options.faults.unwrap_or(Faults::of_seed(seed));
         // A port that is free now; the server keeps it over its deaths, as one with a configured port
         // would.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let is_apart = faults == Faults::Network && rustix::process::geteuid().is_root();
         let space = || if is_apart { NetworkSpace::new() } else { Ok(NetworkSpace::default()) };
         let server_space = space()?;
