@@ -38,8 +38,8 @@ fn page(out: &Path) {
     let modules: Vec<String> = page_modules::MODULES.iter().map(|name| read(name)).collect();
     let script = page_modules::script(modules.iter().map(String::as_str));
     let script = format!("// Torc\n{script}");
-    for (name, text) in
-        [("page.js", script), ("style.css", read("style.css")), ("icon.svg", read("icon.svg"))]
+    let style = page_modules::style(&read("style.css"));
+    for (name, text) in [("page.js", script), ("style.css", style), ("icon.svg", read("icon.svg"))]
     {
         let mut packed = Vec::new();
         let patient = Options { iteration_count: PATIENCE, ..Options::default() };

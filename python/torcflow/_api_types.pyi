@@ -1361,6 +1361,10 @@ class RunnerScheduler(TypedDict):
     scheduler_config_id: NotRequired[int | None]
     slurm_job_id: NotRequired[str | None]
 RunnerState = Literal['active', 'lost_contact', 'ended']
+class RunnerUse(TypedDict):
+    memory_bytes: int
+    num_cpus: int
+    num_gpus: int
 class RunnerView(TypedDict):
     capacity: Capacity
     end_reason: NotRequired[str | None]
@@ -1377,6 +1381,7 @@ class RunnerView(TypedDict):
     started_ms: int
     state: RunnerState
     stop_by_ms: NotRequired[int | None]
+    used: NotRequired[RunnerUse]
     workflow_id: WorkflowId
 RunningJobs = Literal['finish', 'stop']
 Runtime = str

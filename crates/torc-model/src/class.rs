@@ -1,6 +1,6 @@
 //! Which jobs fit where. Jobs with the same needs form a class; a claim compares classes, not jobs.
 
-use crate::api::Capacity;
+use crate::api::{Capacity, RunnerUse};
 use crate::words;
 
 /// A resource that is measured and not counted.
@@ -181,27 +181,35 @@ impl Room {
         by_size.min(by(self.memory, node.memory)).min(self.nodes)
     }
 
-    /// What one of this class takes: CPUs, GPUs and memory.
-    fn share(&self, class: &Class) -> (i64, i64, i64) {
+    /// What one of this class takes.
+    pub fn share(&self, class: &Class) -> RunnerUse {
         match self.node {
             Some(node) if class.nodes > 1 => {
                 let nodes = i64::from(class.nodes);
                 let all = |size: i64| size.saturating_mul(nodes);
-                (all(node.cpus), all(node.gpus), all(node.memory))
+                RunnerUse {
+                    num_cpus: all(node.cpus),
+                    memory_bytes: all(node.memory),
+                    num_gpus: all(node.gpus),
+                }
             }
-            _ => (i64::from(class.cpus), i64::from(class.gpus), class.memory.unwrap_or(0) as i64),
+            _ => RunnerUse {
+                num_cpus: i64::from(class.cpus),
+                memory_bytes: class.memory.unwrap_or(0) as i64,
+                num_gpus: i64::from(class.gpus),
+            },
         }
     }
 
     /// Gives back what one of this class has taken.
     pub fn give(&mut self, class: &Class) {
-        let (cpus, gpus, memory) = self.share(class);
-        self.cpus += cpus;
-        self.gpus += gpus;
+        let share = self.share(class);
+        self.cpus += share.num_cpus;
+        self.gpus += share.num_gpus;
         if class.nodes > 1 {
             self.nodes += i64::from(class.nodes);
         }
-        self.memory += memory;
+        self.memory += share.memory_bytes;
         if let Some(jobs) = &mut self.jobs {
             *jobs += 1;
         }
@@ -209,13 +217,13 @@ impl Room {
 
     /// Takes one of this class away. May go below zero for attempts that are kept for later.
     pub fn take(&mut self, class: &Class) {
-        let (cpus, gpus, memory) = self.share(class);
-        self.cpus -= cpus;
-        self.gpus -= gpus;
+        let share = self.share(class);
+        self.cpus -= share.num_cpus;
+        self.gpus -= share.num_gpus;
         if class.nodes > 1 {
             self.nodes -= i64::from(class.nodes);
         }
-        self.memory -= memory;
+        self.memory -= share.memory_bytes;
         if let Some(jobs) = &mut self.jobs {
             *jobs -= 1;
         }

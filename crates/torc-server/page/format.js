@@ -69,7 +69,7 @@ export function ago(ms) {
 export function bar(counts, total, label) {
   const parts = BAR_ORDER.filter((status) => counts[status]);
   const said = parts.map((status) => `${num(counts[status])} ${word(status)}`).join(", ");
-  return h("div.bar", { role: "img", "aria-label": label || said || "no jobs", title: said },
+  return h("div.bar", { role: "img", "aria-label": label || said || "no jobs", title: label || said },
     parts.map((status) => h("span", { class: "fill s-" + status, style: { "flex-grow": String(Math.max(counts[status] / total, 0.004)) } })));
 }
 

@@ -4,7 +4,7 @@ import { ask, dialog, problem, quarantine } from "./act.js";
 import { ansiLines } from "./ansi.js";
 import { canAct, get, post } from "./api.js";
 import { button, h, put } from "./dom.js";
-import { ago, bytes, clock, count, dur, num } from "./format.js";
+import { ago, bar, bytes, clock, count, dur, num } from "./format.js";
 import { every } from "./live.js";
 
 /** @param {import("./app.js").Place} place */
@@ -13,39 +13,48 @@ export function nodes(place) {
   const [runners, allocations] = [h("section"), h("section")];
   put(place.main, h("h1", "Nodes"), runners, allocations);
   async function load() {
-    const none = () => ({ items: [] });
-    const [there, asked, uses, schedulers] = await Promise.all([
-      get("/compute_nodes", { workflow_id: id, sort_by: "id", reverse_sort: true, limit: 200 }),
-      get("/scheduled_compute_nodes", { workflow_id: id, sort_by: "id", reverse_sort: true, limit: 200 }).catch(none),
-      get(`/workflows/${id}/allocation_uses`).catch(none), get("/slurm_schedulers", { workflow_id: id, limit: 50 }).catch(none),
+    const none = () => ({ items: [], total_count: 0 });
+    const of = { workflow_id: id, sort_by: "id", reverse_sort: true, limit: 100 };
+    const [there, gone, asked, uses, schedulers] = await Promise.all([
+      get("/compute_nodes", { ...of, is_active: true }), get("/compute_nodes", { ...of, is_active: false, limit: 30 }),
+      get("/scheduled_compute_nodes", of).catch(none), get(`/workflows/${id}/allocation_uses`).catch(none), get("/slurm_schedulers", { workflow_id: id, limit: 50 }).catch(none),
     ]);
-    const rows = there.items.sort((/** @type {any} */ a, /** @type {any} */ b) => Number(a.state === "ended") - Number(b.state === "ended"));
-    put(runners, h("h2", "Runners"), rows.length ? grid(["Host", "State", "Running", "CPUs", "Memory", "Since", "Last seen", "Time left", ""], rows.map(runner)) : h("p.empty", `No runner has worked for it yet. \`torc run ${id}\` starts one.`));
+    const rows = [...there.items, ...gone.items];
+    const gpus = rows.some((r) => r.capacity.num_gpus);
+    const titles = ["Host", "State", "Jobs", "CPUs busy", "Memory given", ...(gpus ? ["GPUs"] : []), "Time left", "Since", "Last seen", ""];
+    put(runners, h("h2", "Runners"), rows.length ? [grid(titles, rows.map((r) => runner(r, gpus))), others(there), others(gone)] : h("p.empty", `No runner has worked for it yet. \`torc run ${id}\` starts one.`));
     /** @type {Map<number, any>} */ const used = new Map(uses.items.map((/** @type {any} */ one) => [one.allocation_id, one]));
     const paid = sum(uses.items, "paid_node_hours");
     put(allocations, asked.items.length || schedulers.items.length ? [
-      h("div.row", h("h2", "Allocations in Slurm"), h("span.quiet", `${count(asked.items.length, "allocation")}${paid ? `; ${sum(uses.items, "useful_node_hours").toFixed(1)} of ${paid.toFixed(1)} node hours useful` : ""}`),
+      h("div.row", h("h2", "Allocations in Slurm"), h("span.quiet", `${count(asked.total_count, "allocation")}${paid ? `; ${sum(uses.items, "useful_node_hours").toFixed(1)} of ${paid.toFixed(1)} node hours useful` : ""}`),
         canAct() && schedulers.items.length ? h("span.push", button("Ask for more…", () => more(schedulers.items))) : null),
-      asked.items.length ? grid(["Slurm job", "State", "Why", "Start", "End", "Time left", "Node hours, useful / paid", ""], asked.items.map((/** @type {any} */ a) => allocation(a, used.get(a.id) || {}))) : null,
+      asked.items.length ? grid(["Slurm job", "State", "Why", "Start", "End", "Time left", "Node hours, useful / paid", ""], asked.items.map((/** @type {any} */ a) => allocation(a, used.get(a.id) || {}))) : null, others(asked),
     ] : null);
   }
 
-  /** @param {any} r */
-  function runner(r) {
-    const left = r.stop_by_ms && r.state !== "ended" ? dur((r.stop_by_ms - Date.now()) / 1000) : "–";
-    return [r.hostname, r.state === "lost_contact" ? "⚠ out of contact" : r.state, num(r.held), num(r.capacity.num_cpus), bytes(r.capacity.memory_bytes), clock(r.started_ms), r.state === "ended" ? `left ${clock(r.ended_ms)}` : ago(r.last_seen_ms), left,
-      [r.quarantine ? `⚠ gets no work: ${r.quarantine} ` : r.end_reason || "", canAct() && r.state !== "ended" ? button(r.quarantine ? "Release" : "Quarantine", async () => { if (await quarantine(id, r.hostname, !!r.quarantine)) load(); }) : null]];
+  /** @param {any} r @param {boolean} gpus */
+  function runner(r, gpus) {
+    const { capacity, used } = r;
+    const isHere = r.state !== "ended";
+    /** What it has of something, with a bar of what its jobs hold. @param {string} key @param {(n: number) => string} said */
+    const has = (key, said) => {
+      const all = capacity[key] * (capacity.spreads ? capacity.num_nodes : 1);
+      return isHere ? share(used[key], all, `${said(used[key])} of ${said(all)}`) : said(all);
+    };
+    return [r.hostname, r.state === "lost_contact" ? "⚠ out of contact" : r.state, num(r.held), has("num_cpus", num), has("memory_bytes", bytes), ...(gpus ? [has("num_gpus", num)] : []),
+      r.stop_by_ms && isHere ? timeLeft(r.stop_by_ms, r.stop_by_ms - r.started_ms) : "–", clock(r.started_ms), isHere ? ago(r.last_seen_ms) : `left ${clock(r.ended_ms)}`,
+      [r.quarantine ? `⚠ gets no work: ${r.quarantine} ` : r.end_reason || "", canAct() && isHere ? button(r.quarantine ? "Release" : "Quarantine", async () => { if (await quarantine(id, r.hostname, !!r.quarantine)) load(); }) : null]];
   }
 
   /** @param {any} a @param {any} use */
   function allocation(a, use) {
     const waits = a.status === "planned" || a.status === "pending";
     const start = a.started_ms ? clock(a.started_ms) : a.expected_start_ms ? `expected ${clock(a.expected_start_ms)}` : waits ? `waits for ${dur((Date.now() - (a.submitted_ms || a.created_ms)) / 1000)}` : "–";
-    const left = a.ended_ms ? "–" : use.stop_by_ms ? dur((use.stop_by_ms - Date.now()) / 1000) : use.walltime_seconds ? `of ${dur(use.walltime_seconds)}` : "–";
+    const left = a.ended_ms ? "–" : use.stop_by_ms ? timeLeft(use.stop_by_ms, use.walltime_seconds * 1000) : use.walltime_seconds ? `of ${dur(use.walltime_seconds)}` : "–";
     return [`${a.slurm_job_id || "not sent"}${use.nodes > 1 ? `, ${count(use.nodes, "node")}` : ""}`, h("span.badge", a.unneeded_since_ms && !a.ended_ms ? "given up" : a.state || a.status), a.why || "", start,
       a.ended_ms ? `${clock(a.ended_ms)} (${dur((a.ended_ms - (a.started_ms || a.created_ms)) / 1000)})` : "–", left,
-      use.paid_node_hours ? `${use.useful_node_hours.toFixed(2)} / ${use.paid_node_hours.toFixed(2)}` : "–",
-      [a.slurm_job_id && (a.started_ms || a.ended_ms) ? button("Output", () => output(a)) : null, " ",
+      use.paid_node_hours ? share(use.useful_node_hours, use.paid_node_hours, `${use.useful_node_hours.toFixed(2)} / ${use.paid_node_hours.toFixed(2)}`) : "–",
+      [a.slurm_job_id && (a.started_ms || a.ended_ms) ? [button("Output", () => output(a)), " "] : null,
         canAct() && waits && !a.unneeded_since_ms ? button("Cancel", async () => { if (await giveUp(a)) load(); }) : null]];
   }
 
@@ -84,11 +93,20 @@ function output(a) {
   dialog(`Output of batch job ${a.slurm_job_id}`, (el) => [box, h("div.buttons", h("button", { onclick: () => el.close() }, "Close"))]);
 }
 
+/** A small bar with what it says beside it. @param {number} part @param {number} whole @param {string} said */
+const share = (part, whole, said) => h("div.share", bar({ running: Math.max(0, part) }, whole || 1, said), h("span", { "aria-hidden": "true" }, said));
+
+/** @param {number} until @param {number} whole milliseconds */
+const timeLeft = (until, whole) => share(until - Date.now(), whole, dur(Math.max(0, until - Date.now()) / 1000));
+
+/** Older ones that a table leaves out. @param {any} page */
+const others = (page) => page.total_count > page.items.length && h("p.quiet", `and ${num(page.total_count - page.items.length)} older`);
+
 /** @param {any[]} rows @param {string} key */
 const sum = (rows, key) => rows.reduce((total, row) => total + row[key], 0);
 
-/** A table of cells. @param {string[]} head @param {any[][]} rows */
+/** A table of cells; on a phone each row is a card, and its cells say what they are. @param {string[]} head @param {any[][]} rows */
 export function grid(head, rows) {
-  return h("div.scroll", h("table.grid", h("thead", h("tr", head.map((title) => h("th", { scope: "col" }, title)))),
-    h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
+  return h("div.scroll", h("table.grid.fold", h("thead", h("tr", head.map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", rows.map((row) => h("tr", row.map((cell, i) => h("td", { "data-title": head[i] }, cell)))))));
 }

@@ -5,9 +5,10 @@
 //! without a change.
 
 use crate::request_id;
+use crate::store::{AuditRow, forget_audit, insert_audit};
 use axum::http::Method;
 use axum::http::request::Parts;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use torc_model::api::BASE_PATH;
@@ -64,14 +65,10 @@ impl Actor {
         if is_told.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let id = db
-            .prepare_cached(
-                "INSERT INTO audit (at_ms, user, token_id, method, path, request_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .insert(params![now, user, token_id, method.as_str(), path, request_id])?;
+        let row = AuditRow { user, token_id: *token_id, method: method.as_str(), path, request_id };
+        let id = insert_audit(db, &row, now)?;
         if id % EVERY == 0 {
-            db.prepare_cached("DELETE FROM audit WHERE id <= ?1")?.execute([id - KEPT])?;
+            forget_audit(db, id - KEPT)?;
         }
         Ok(())
     }

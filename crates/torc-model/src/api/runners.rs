@@ -431,6 +431,9 @@ pub struct RunnerView {
     pub scheduler: Option<RunnerScheduler>,
     /// Attempts it holds now.
     pub held: i64,
+    /// What these attempts hold of what it has; nothing once it has left.
+    #[serde(default)]
+    pub used: RunnerUse,
     /// Why it gets no more work although it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
@@ -440,6 +443,17 @@ pub struct RunnerView {
     /// Its time is over at, ms since 1970, if it has an end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_by_ms: Option<i64>,
+}
+
+/// What attempts on a runner were given, on all of its nodes together. Jobs may use more or less of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct RunnerUse {
+    /// CPUs.
+    pub num_cpus: i64,
+    /// Memory in bytes; jobs that ask for none count as none.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub num_gpus: i64,
 }
 
 /// What a leaving runner still has to do.

@@ -71,7 +71,7 @@ pub fn text(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page_modules::{read, script};
+    use super::super::page_modules::{read, script, style};
     use super::*;
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
         let modules = read();
         let made = script(modules.iter().map(|(_, text)| text.as_str()));
         assert_eq!(text(BUNDLE), format!("// Torc\n{made}"));
-        assert_eq!(text(STYLE), include_str!("../../page/style.css"));
+        assert_eq!(text(STYLE), style(include_str!("../../page/style.css")));
         assert_eq!(text("icon.svg"), include_str!("../../page/icon.svg"));
     }
 }

@@ -39,6 +39,11 @@ pub fn script<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     squeezed(&texts.map(module).collect::<Vec<_>>())
 }
 
+/// The styles as they are sent: rules follow each other without line ends.
+pub fn style(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("/*")).collect()
+}
+
 pub fn module(text: &str) -> Module {
     let mut made = Module::default();
     let mut is_comment = false;
@@ -104,6 +109,18 @@ mod tests {
         let made = module(text);
         assert_eq!(made.body, "const C = 1;\nasync function d() {\nlet e = a;\n}\n");
         assert_eq!(made.shared, ["a", "b", "C", "d"]);
+    }
+
+    /// A line end would be a blank between two selectors.
+    #[test]
+    fn each_line_of_the_styles_is_whole() {
+        let text = include_str!("../../page/style.css");
+        for (at, line) in text.lines().enumerate() {
+            let is_whole = line.ends_with(['{', '}', ';']) || line.starts_with("/*");
+            assert!(is_whole, "style.css:{}: {line}", at + 1);
+        }
+        let rules = "a{b:c}\n/* Why. */\n@media d{\ne{f:g}}\n";
+        assert_eq!(style(rules), "a{b:c}@media d{e{f:g}}");
     }
 
     /// Lines lose their indentation, which would change a text over several lines.

@@ -1,5 +1,5 @@
-//! A script as it is sent: without the blanks that nothing needs, and with short local names. The
-//! page comes through slow tunnels, and its code is written for people.
+//! A script as it is sent: without the blanks and signs that nothing needs, and with short local
+//! names. The page comes through slow tunnels, and its code is written for people.
 //!
 //! All modules share one scope. What a module exports has one short name in all of them, so that the
 //! same calls are the same bytes, which pack well; its other names are its own. Every name that is
@@ -206,9 +206,16 @@ impl<'a> ParsedModule<'a> {
                 blank = text;
                 continue;
             }
+            at += 1;
+            if self.is_needless(at - 1) {
+                blank = if blank.is_empty() { " " } else { blank };
+                continue;
+            }
+            // A variable that is never set again may be declared like the others, which packs better.
+            let text = if *text == "const" { "let" } else { *text };
             join(&mut out, blank, text);
             blank = "";
-            match (self.roles[at], short.get(text)) {
+            match (self.roles[at - 1], short.get(text)) {
                 (WordRole::Name, Some(name)) => out += name,
                 (WordRole::Both, Some(name)) => {
                     out += text;
@@ -217,10 +224,43 @@ impl<'a> ParsedModule<'a> {
                 }
                 _ => out += text,
             }
-            at += 1;
         }
         join(&mut out, blank, "\n");
         out
+    }
+
+    /// A sign without which the script means the same: the last semicolon of a block, and the parentheses
+    /// around the only parameter of an arrow.
+    fn is_needless(&self, at: usize) -> bool {
+        let text = |at: usize| self.full.get(at).map_or("", |(_, text)| *text);
+        let is_name = |at: usize| matches!(self.full.get(at), Some((Kind::Word, _)));
+        match self.full[at] {
+            (Kind::Sign, ";") => {
+                self.full.get(at + 1) == Some(&(Kind::Sign, "}")) && !self.ends_header(at)
+            }
+            (Kind::Sign, "(") => is_name(at + 1) && text(at + 2) == ")" && text(at + 3) == "=>",
+            (Kind::Sign, ")") => {
+                at >= 2 && is_name(at - 1) && text(at - 2) == "(" && text(at + 1) == "=>"
+            }
+            _ => false,
+        }
+    }
+
+    /// What stands before this place is `for (…)`, `if (…)` or `while (…)`: the semicolon is its body.
+    fn ends_header(&self, at: usize) -> bool {
+        let mut depth = 0;
+        for place in (0..at).rev() {
+            match self.full[place] {
+                (Kind::Sign, ")" | "]" | "}") | (Kind::Close, _) => depth += 1,
+                (Kind::Sign, "(" | "[" | "{") | (Kind::Open, _) => depth -= 1,
+                _ => {}
+            }
+            if depth <= 0 {
+                let before = place.checked_sub(1).map_or("", |before| self.full[before].1);
+                return self.full[place].1 == "(" && matches!(before, "for" | "if" | "while");
+            }
+        }
+        false
     }
 }
 
@@ -680,30 +720,45 @@ mod tests {
     }
 
     #[test]
+    fn signs_go_without_which_a_script_means_the_same() {
+        for (before, after) in [
+            ("{ go (); stop(); }", "{go();stop()}"),
+            ("if (a) { for (;;); }", "if(a){for(;;);}"),
+            ("{ while (next (a, [b])); }", "{while(next(a,[b]));}"),
+            ("{ do { a(); } while (b()); }", "{do{a()}while(b());}"),
+            ("`${ { a: 1 }.a };}`", "`${{a:1}.a};}`"),
+            ("x.map((a) => a, async (b) => c, (d, e) => f)", "x.map(a=>a,async b=>c,(d,e)=>f)"),
+            ("(a).b; (a)(b); f(a);", "(a).b;(a)(b);f(a);"),
+        ] {
+            assert_eq!(alone(before).trim_end(), after, "{before:?}");
+        }
+    }
+
+    #[test]
     fn declared_names_become_short_and_properties_and_globals_stay() {
         for (before, after) in [
-            ("const first = 1; other(first.first, first);", "const $=1;other($.first,$);"),
+            ("const first = 1; other(first.first, first);", "let $=1;other($.first,$);"),
             (
                 "const { job, state: now } = view; call({ job, now: 2, last });",
-                "const{job:$,state:_}=view;call({job:$,now:2,last});",
+                "let{job:$,state:_}=view;call({job:$,now:2,last});",
             ),
             ("let one = 0, two = one;", "let $=0,_=$;"),
             (
                 "function draw(value, [x1, x2] = []) { return `${value} of ${x1}`; }",
-                "function $(a,[b,c]=[]){return`${a} of ${b}`;}",
+                "function $(a,[b,c]=[]){return`${a} of ${b}`}",
             ),
             (
                 "list.map((item, at) => item + at + location.name)",
                 "list.map((a,b)=>a+b+location.name)",
             ),
-            ("try { go(); } catch (error) { tell(error); }", "try{go();}catch(a){tell(a);}"),
+            ("try { go(); } catch (error) { tell(error); }", "try{go()}catch(a){tell(a)}"),
             (
                 "const kept = { get size() { return kept; }, draw() { }, kept };",
-                "const $={get size(){return $;},draw(){},kept:$};",
+                "let $={get size(){return $},draw(){},kept:$};",
             ),
             (
                 "const name = 1; const text = { text }; f(text ? text : name);",
-                "const name=1;const $={text:$};f($?$:name);",
+                "let name=1;let $={text:$};f($?$:name);",
             ),
         ] {
             assert_eq!(alone(before).trim_end(), after, "{before:?}");
@@ -717,11 +772,11 @@ mod tests {
         let two = module("const kept = put(2); function draw(put2) { return put(put2 + kept); }\n");
         let made = squeezed(&[one, two]);
         let expected =
-            "function $(a){return a;}\nconst _=$(1);const Z=$(2);function Y(a){return $(a+Z);}";
+            "function $(a){return a}\nlet _=$(1);let Z=$(2);function Y(a){return $(a+Z)}";
         assert_eq!(made.trim_end(), expected);
         // A name of a module may be that of another one's export.
         let other = Module { body: "const put = 3; f(put);\n".into(), shared: Vec::new() };
         let made = squeezed(&[module("const put = 1;\n"), other]);
-        assert_eq!(made.trim_end(), "const $=1;const _=3;f(_);");
+        assert_eq!(made.trim_end(), "let $=1;let _=3;f(_);");
     }
 }

@@ -1,10 +1,10 @@
 //! Groups of users, who is in them, and which workflows they share.
 
-use super::names;
+use super::difference::Head;
+use super::journal::access;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use super::{Maker, Store};
-use rusqlite::{OptionalExtension as _, params};
+use super::{Maker, Store, load, lookups, names};
 use torc_model::api::{
     AccessGroupView, AddMember, CreateAccessGroup, ErrorCode, GroupRole, MemberView, SharedWorkflow,
 };
@@ -27,7 +27,7 @@ impl Store {
         self.writer
             .call(move |tx| {
                 let view = get(tx, id)?;
-                tx.db.prepare_cached("DELETE FROM access_group WHERE id = ?1")?.execute([id])?;
+                access::delete_group(tx.db, id)?;
                 Ok(view)
             })
             .await
@@ -56,15 +56,11 @@ impl Store {
                 if by.as_ref() != Some(&user) {
                     check_admin(tx, group, by.as_deref())?;
                 }
-                let Some(role) = role_in(tx, group, &user)? else {
+                let Some(role) = access::role_in(tx.db, group, &user)? else {
                     let message = format!("{user} is not in access group {group}");
                     return Err(Refusal::unknown(message).into());
                 };
-                tx.db
-                    .prepare_cached(
-                        "DELETE FROM access_group_member WHERE group_id = ?1 AND user = ?2",
-                    )?
-                    .execute(params![group, user])?;
+                access::delete_member(tx.db, group, &user)?;
                 Ok(MemberView { group_id: group, user_name: user, role })
             })
             .await
@@ -81,13 +77,13 @@ impl Store {
             .call(move |tx| {
                 get(tx, group)?;
                 if let Some(user) = &by
-                    && role_in(tx, group, user)?.is_none()
+                    && access::role_in(tx.db, group, user)?.is_none()
                 {
                     return Err(Refusal::not_found("access group", group).into());
                 }
                 // Says so if it is not there.
                 tx.workflow(workflow)?;
-                insert(tx, workflow, group)?;
+                access::share(tx.db, workflow, group)?;
                 Ok(SharedWorkflow { workflow_id: workflow, group_id: group })
             })
             .await
@@ -101,13 +97,7 @@ impl Store {
     ) -> Result<SharedWorkflow, Refusal> {
         self.writer
             .call(move |tx| {
-                let gone = tx
-                    .db
-                    .prepare_cached(
-                        "DELETE FROM workflow_access_group WHERE workflow_id = ?1 AND group_id = ?2",
-                    )?
-                    .execute([workflow.0, group])?;
-                if gone == 0 {
+                if !access::unshare(tx.db, workflow, group)? {
                     let message = format!("workflow {workflow} is not in access group {group}");
                     return Err(Refusal::unknown(message).into());
                 }
@@ -131,44 +121,24 @@ fn create(tx: &Tx<'_>, new: &CreateAccessGroup) -> Result<AccessGroupView, Faile
         let message = format!("there is an access group `{}` already", new.name);
         return Err(Refusal::conflict(ErrorCode::NameTaken, message).into());
     }
-    let id = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO access_group (name, description, created_ms) VALUES (?1, ?2, ?3)",
-        )?
-        .insert(params![new.name, new.description, tx.now])?;
+    let id = access::insert_group(tx.db, new, tx.now)?;
     get(tx, id)
 }
 
-fn get(tx: &Tx<'_>, id: i64) -> Result<AccessGroupView, Failed> {
-    let row = tx
-        .db
-        .prepare_cached(super::read::ACCESS_GROUP)?
-        .query_row([id], super::read::access_group_view)
-        .optional()?;
-    row.ok_or_else(|| Refusal::not_found("access group", id).into())
+/// One group.
+pub fn get(tx: &Tx<'_>, id: i64) -> Result<AccessGroupView, Failed> {
+    access::group(tx.db, id)?.ok_or_else(|| Refusal::not_found("access group", id).into())
 }
 
 fn find(tx: &Tx<'_>, name: &str) -> rusqlite::Result<Option<i64>> {
-    tx.db
-        .prepare_cached("SELECT id FROM access_group WHERE name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()
-}
-
-fn role_in(tx: &Tx<'_>, group: i64, user: &str) -> rusqlite::Result<Option<GroupRole>> {
-    let role: Option<String> = tx
-        .db
-        .prepare_cached("SELECT role FROM access_group_member WHERE group_id = ?1 AND user = ?2")?
-        .query_row(params![group, user], |row| row.get(0))
-        .optional()?;
-    Ok(role.as_deref().and_then(GroupRole::parse))
+    let groups = access::groups_of(tx.db, None)?;
+    Ok(groups.into_iter().find(|(_, known)| known == name).map(|(id, _)| id))
 }
 
 fn check_admin(tx: &Tx<'_>, group: i64, by: Option<&str>) -> Result<(), Failed> {
     get(tx, group)?;
     let Some(user) = by else { return Ok(()) };
-    match role_in(tx, group, user)? {
+    match access::role_in(tx.db, group, user)? {
         Some(GroupRole::Admin) => Ok(()),
         Some(GroupRole::Member) => {
             let message = "only admins of the group say who is in it";
@@ -192,22 +162,8 @@ fn add_member(
         return Err(Refusal::invalid("user_name", message).into());
     }
     let role = new.role.unwrap_or(GroupRole::Member);
-    tx.db
-        .prepare_cached(
-            "INSERT INTO access_group_member (group_id, user, role) VALUES (?1, ?2, ?3)
-             ON CONFLICT (group_id, user) DO UPDATE SET role = excluded.role",
-        )?
-        .execute(params![group, new.user_name, role.as_str()])?;
+    access::put_member(tx.db, group, &new.user_name, role)?;
     Ok(MemberView { group_id: group, user_name: new.user_name.clone(), role })
-}
-
-fn insert(tx: &Tx<'_>, workflow: WorkflowId, group: i64) -> rusqlite::Result<()> {
-    tx.db
-        .prepare_cached(
-            "INSERT OR IGNORE INTO workflow_access_group (workflow_id, group_id) VALUES (?1, ?2)",
-        )?
-        .execute([workflow.0, group])?;
-    Ok(())
 }
 
 /// Shares a new workflow with the groups that its spec names, and with that of the token it is made
@@ -219,19 +175,21 @@ pub fn share_new(
     maker: Option<&Maker>,
 ) -> Result<Vec<String>, Failed> {
     if let Some(group) = maker.and_then(|maker| maker.group) {
-        insert(tx, workflow, group)?;
+        access::share(tx.db, workflow, group)?;
     }
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    if maker.is_none() && is_single_user(tx)? {
+    if maker.is_none() && access::is_single_user(tx.db)? {
         let text = "`access_groups` has no effect: this server has one user";
         return Ok(vec![text.to_owned()]);
     }
-    let known = known_to(tx, maker)?;
+    // Those that the maker may share it with.
+    let user = maker.filter(|maker| !maker.is_admin).map(|maker| maker.user.as_str());
+    let known = access::groups_of(tx.db, user)?;
     for name in names {
         match known.iter().find(|(_, known)| known == name) {
-            Some((group, _)) => insert(tx, workflow, *group)?,
+            Some((group, _)) => access::share(tx.db, workflow, *group)?,
             None => {
                 let names = known.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>();
                 let hint = match torc_spec::nearest(name, names) {
@@ -259,13 +217,8 @@ pub fn share_again(
         #[serde(default)]
         access_groups: Vec<String>,
     }
-    let (spec, owner): (String, String) = tx
-        .db
-        .prepare_cached("SELECT spec, user FROM workflow WHERE id = ?1")?
-        .query_row([workflow.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?
-        .ok_or_else(|| Refusal::not_found("workflow", workflow.0))?;
-    let before: Shared = super::load::parse(&spec)?;
+    let before: Shared = load::parse(&Head::read(tx.db, workflow)?.spec)?;
+    let owner = lookups::name_and_user(tx.db, workflow)?.map(|(_, user)| user).unwrap_or_default();
     let is_new = |name: &&String| !before.access_groups.contains(name);
     let added: Vec<String> = names.iter().filter(is_new).cloned().collect();
     let removed: Vec<&String> =
@@ -280,33 +233,9 @@ pub fn share_again(
         return Err(Refusal::forbidden(message).hint(hint).into());
     }
     for name in removed {
-        tx.db
-            .prepare_cached(
-                "DELETE FROM workflow_access_group WHERE workflow_id = ?1
-                 AND group_id = (SELECT id FROM access_group WHERE name = ?2)",
-            )?
-            .execute(params![workflow.0, name])?;
+        if let Some(group) = find(tx, name)? {
+            access::unshare(tx.db, workflow, group)?;
+        }
     }
     share_new(tx, workflow, &added, by)
-}
-
-/// There are neither people with tokens nor groups.
-fn is_single_user(tx: &Tx<'_>) -> rusqlite::Result<bool> {
-    tx.db
-        .prepare_cached(
-            "SELECT NOT EXISTS (SELECT 1 FROM token) AND NOT EXISTS (SELECT 1 FROM access_group)",
-        )?
-        .query_row([], |row| row.get(0))
-}
-
-/// The groups that the maker of a workflow may share it with.
-fn known_to(tx: &Tx<'_>, maker: Option<&Maker>) -> rusqlite::Result<Vec<(i64, String)>> {
-    let user = maker.filter(|maker| !maker.is_admin).map(|maker| &maker.user);
-    tx.db
-        .prepare_cached(
-            "SELECT g.id, g.name FROM access_group g WHERE ?1 IS NULL OR EXISTS
-             (SELECT 1 FROM access_group_member m WHERE m.group_id = g.id AND m.user = ?1) ORDER BY g.name",
-        )?
-        .query_map([user], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect()
 }

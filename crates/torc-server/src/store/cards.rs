@@ -1,16 +1,16 @@
 //! The one decision about a failed job: for `recover`, for the server's own retries, for the page,
 //! for verdicts that are asked for, and for `why`. For the writer and the readers.
 
-use super::load::parse;
+use super::journal::{failures, knowledge};
 use super::waiting::{self, EndedAttempt as Ended};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{Execution, JobExtra};
+use torc_model::plan::Execution;
 use torc_model::recovery::{
-    Action, Caps, Case, Counts, Current, Diagnosis, FailureCard, Fingerprint, Learned, Level,
-    Nature, PastFailure, Policy, Record, RecoverJob, Tried,
+    Action, Caps, Case, Current, Diagnosis, FailureCard, Fingerprint, Learned, Level, Nature,
+    PastFailure, Policy, Record, RecoverJob, Tried,
 };
-use torc_model::status::{JobStatus, StatusReason};
+use torc_model::status::JobStatus;
 
 /// Earlier attempts of a job that are looked at.
 const LOOK_BACK: i64 = 4;
@@ -29,8 +29,9 @@ pub struct Failure {
     pub num_gpus: i64,
     pub current: Current,
     pub ended: Ended,
-    workflow: WorkflowId,
-    family: i64,
+    pub workflow: WorkflowId,
+    /// Number of its family.
+    pub family: i64,
 }
 
 /// What is decided about it.
@@ -48,29 +49,11 @@ pub fn failures(
     only: Option<JobId>,
     execution: &Execution,
 ) -> rusqlite::Result<Vec<Failure>> {
-    // One job is found by its key, without a look at all the others.
-    let which = if only.is_some() {
-        "j.id = ?3 AND j.workflow_id = ?1"
-    } else {
-        "j.workflow_id = ?1 AND ?3 IS NULL"
-    };
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT a.id FROM job j
-         JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
-            ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
-         WHERE {which} AND j.status >= 6 AND j.status <> 9 AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2
-         ORDER BY j.id",
-    ))?;
-    // A map that failed because of its items follows them.
-    let rows = statement.query_map(
-        params![id.0, StatusReason::TooManyItemsFailed.as_str(), only.map(|job| job.0)],
-        |row| row.get::<_, i64>(0),
-    )?;
-    let mut failures = Vec::new();
-    for attempt in rows {
-        failures.extend(failure(db, attempt?, execution)?);
+    let mut all = Vec::new();
+    for attempt in failures::newest_failed(db, id, only)? {
+        all.extend(failure(db, attempt, execution)?);
     }
-    Ok(failures)
+    Ok(all)
 }
 
 /// The job of an attempt, with that attempt.
@@ -80,42 +63,7 @@ pub fn failure(
     execution: &Execution,
 ) -> rusqlite::Result<Option<Failure>> {
     let Some(ended) = waiting::failed(db, attempt)? else { return Ok(None) };
-    let mut statement = db.prepare_cached(
-        "SELECT j.name, j.status, j.status_reason, j.extra, coalesce(j.memory_bytes, r.memory_bytes),
-                coalesce(j.runtime_seconds, r.runtime_seconds), coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.num_gpus, r.num_gpus, 0),
-                j.workflow_id, j.family
-         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE j.id = ?1",
-    )?;
-    statement
-        .query_row([ended.job.0], |row| {
-            let extra: Option<String> = row.get(3)?;
-            let extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
-            let reason: Option<String> = row.get(2)?;
-            let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
-            Ok(Failure {
-                job: ended.job,
-                name: row.get(0)?,
-                status: JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Failed),
-                is_permanent: reason.as_deref().and_then(StatusReason::parse)
-                    == Some(StatusReason::ClassifiedPermanent),
-                num_cpus: row.get(6)?,
-                num_gpus: row.get(7)?,
-                current: Current {
-                    memory_bytes: unsigned(row.get(4)?),
-                    runtime_seconds: unsigned(row.get(5)?),
-                    timeout_seconds: extra.timeout.map(|t| t.0),
-                    enforces_runtime: execution.enforces_runtime(&extra),
-                    exec_seconds: ended.usage.exec_seconds,
-                    peak_memory_bytes: unsigned(ended.usage.peak_memory_bytes),
-                    known_bytes: None,
-                    known_seconds: None,
-                },
-                workflow: WorkflowId(row.get(8)?),
-                family: row.get(9)?,
-                ended,
-            })
-        })
-        .map(Some)
+    failures::of_attempt(db, ended, execution).map(Some)
 }
 
 impl Failure {
@@ -176,13 +124,8 @@ impl Failure {
         if self.ended.number <= 1 {
             return Ok(Vec::new());
         }
-        let mut statement = db.prepare_cached(
-            "SELECT id FROM attempt WHERE job_id = ?1 AND run_id = ?2 AND attempt_id < ?3 AND cause IS NOT NULL
-             ORDER BY attempt_id DESC LIMIT ?4",
-        )?;
-        let key = [self.job.0, self.ended.run, self.ended.number, LOOK_BACK];
-        let rows: Vec<i64> =
-            statement.query_map(key, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let ended = &self.ended;
+        let rows = failures::failed_before(db, self.job, ended.run, ended.number, LOOK_BACK)?;
         let mut earlier = Vec::with_capacity(rows.len());
         for row in rows {
             let Some(ended) = waiting::failed(db, row)? else { continue };
@@ -194,18 +137,9 @@ impl Failure {
 
     /// What successful jobs of the same family used: a high quantile of memory and time.
     fn siblings(&self, db: &Connection) -> rusqlite::Result<(Option<u64>, Option<f64>)> {
-        let mut statement = db.prepare_cached(
-            "SELECT e.peak_memory_bytes, e.exec_seconds FROM (
-                SELECT job_id, state, peak_memory_bytes, exec_seconds FROM attempt
-                WHERE workflow_id = ?1 AND ended_ms IS NOT NULL ORDER BY ended_ms DESC LIMIT ?3) e
-             JOIN job j ON j.id = e.job_id WHERE j.family = ?2 AND e.state = 'completed'",
-        )?;
-        let mut rows = statement.query([self.workflow.0, self.family, SIBLINGS])?;
-        let (mut peaks, mut times) = (Vec::new(), Vec::new());
-        while let Some(row) = rows.next()? {
-            peaks.extend(row.get::<_, Option<i64>>(0)?.and_then(|v| u64::try_from(v).ok()));
-            times.extend(row.get::<_, Option<f64>>(1)?);
-        }
+        let used = failures::used_by_family(db, self.workflow, self.family, SIBLINGS)?;
+        let mut peaks: Vec<u64> = used.iter().filter_map(|used| used.0).collect();
+        let mut times: Vec<f64> = used.iter().filter_map(|used| used.1).collect();
         peaks.sort_unstable();
         times.sort_by(f64::total_cmp);
         let high = |count: usize| (count * 95).div_ceil(100).saturating_sub(1);
@@ -223,32 +157,16 @@ impl Failure {
         // A bare kind such as `program_error` joins what has nothing in common.
         let is_telling =
             diagnosis.rule.is_some() || matches!(diagnosis.nature, Nature::Memory | Nature::Time);
-        let mut statement = db.prepare_cached(
-            "SELECT p.fingerprint = ?1, p.family = ?2, p.cause = ?3,
-                    m.workflow = (SELECT w.name FROM workflow w WHERE w.id = ?4), m.action, m.day,
-                    sum(m.tries), sum(m.succeeded), max(m.needed_bytes), max(m.needed_seconds)
-             FROM failure_print p JOIN failure_memory m ON m.fingerprint = p.fingerprint
-             WHERE (p.family = ?2 OR p.cause = ?3 AND ?6) AND m.day >= ?5 GROUP BY 1, 2, 3, 4, 5, 6",
-        )?;
-        let mut rows = statement.query(params![
-            print.id,
-            print.family,
-            diagnosis.common_cause(),
-            self.workflow.0,
-            Record::first_day(now),
-            is_telling
-        ])?;
+        let cause = is_telling.then(|| diagnosis.common_cause());
+        let outcomes = knowledge::alike(db, print, cause, self.workflow, Record::first_day(now))?;
         let mut learned = Learned::default();
-        while let Some(row) = rows.next()? {
-            let (same, family, cause, workflow): (bool, bool, bool, bool) =
-                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let Some(tried) = Tried::parse(&row.get::<_, String>(4)?) else { continue };
-            let age = Record::day(now) - row.get::<_, i64>(5)?;
-            let counts = Counts { tries: row.get(6)?, succeeded: row.get(7)?, ..Counts::default() };
-            let cause = cause && is_telling;
+        for seen in outcomes {
+            let age = Record::day(now) - seen.day;
+            let (same, family, cause) = (seen.is_same, seen.is_family, seen.is_cause);
+            let (tried, counts) = (seen.tried, seen.counts);
             for (level, counts_here) in [
                 (Level::Site, cause),
-                (Level::Workflow, cause && workflow),
+                (Level::Workflow, cause && seen.is_workflow),
                 (Level::Family, family),
                 (Level::Same, same),
             ] {
@@ -257,13 +175,10 @@ impl Failure {
                 }
             }
             if same && tried == Tried::MoreMemory {
-                let bytes: Option<i64> = row.get(8)?;
-                let bytes = bytes.and_then(|v| u64::try_from(v).ok());
-                learned.needed_bytes = learned.needed_bytes.max(bytes);
+                learned.needed_bytes = learned.needed_bytes.max(seen.needed_bytes);
             }
             if same && tried == Tried::MoreTime {
-                let seconds: Option<f64> = row.get(9)?;
-                learned.needed_seconds = match (learned.needed_seconds, seconds) {
+                learned.needed_seconds = match (learned.needed_seconds, seen.needed_seconds) {
                     (Some(a), Some(b)) => Some(a.max(b)),
                     (a, b) => a.or(b),
                 };

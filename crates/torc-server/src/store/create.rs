@@ -9,7 +9,7 @@ use super::named::Named;
 use super::refusal::Refusal;
 use super::shared_outputs;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use serde::Deserialize;
 use torc_engine::{CompiledHandler, JobIx, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
@@ -74,7 +74,7 @@ pub fn create(
     warnings: Vec<String>,
 ) -> Result<WorkflowCreated, Failed> {
     let key = own_key(request);
-    if let Some(known) = find_by_key(tx.db, key.as_deref())? {
+    if let Some(known) = journal::workflows::made_with(tx.db, key.as_deref())? {
         return Ok(WorkflowCreated { warnings, ..known });
     }
     if request.initialize && !request.force {
@@ -150,21 +150,6 @@ pub fn create(
     // of megabytes.
     journal::set_spec(tx.db, id, &spec, typical_ms)?;
     Ok(WorkflowCreated { id, name, job_count, run_id, warnings })
-}
-
-fn find_by_key(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<WorkflowCreated>> {
-    let Some(key) = key else { return Ok(None) };
-    db.prepare_cached("SELECT id, name, job_count, run_id FROM workflow WHERE create_key = ?1")?
-        .query_row([key], |row| {
-            Ok(WorkflowCreated {
-                id: WorkflowId(row.get(0)?),
-                name: row.get(1)?,
-                job_count: row.get(2)?,
-                run_id: row.get(3)?,
-                warnings: Vec::new(),
-            })
-        })
-        .optional()
 }
 
 fn owner<'a>(request: &'a Creation, plan: &'a Plan) -> &'a str {

@@ -13,6 +13,7 @@ pub use data::stored_hashes;
 pub use stored::timeout;
 
 use super::facts::{self, FileFact, Uses};
+use super::journal::definitions;
 use super::load::parse;
 use super::lookups;
 use super::map;
@@ -20,14 +21,13 @@ use super::named::Said;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use foldhash::fast::RandomState;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::Connection;
 use std::collections::{HashMap, HashSet, VecDeque};
 use stored::Stored;
 use torc_model::api::{ApplyOptions, PlanCounts, PlannedChange, PlannedJob};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{JobExtra, Plan, Settings};
-use torc_model::status::{Afterwards, JobStatus, StatusReason};
+use torc_model::status::JobStatus;
 use torc_model::steps::{ItemSource, MapRole};
 
 /// A job of the workflow, of the spec, or of both.
@@ -105,18 +105,8 @@ pub struct Head {
 impl Head {
     /// Reads it.
     pub fn read(db: &Connection, id: WorkflowId) -> Result<Self, Failed> {
-        db.prepare_cached("SELECT spec, settings, revision, run_id FROM workflow WHERE id = ?1")?
-            .query_row([id.0], |row| {
-                let settings: String = row.get(1)?;
-                Ok(Self {
-                    spec: row.get(0)?,
-                    settings: parse(&settings)?,
-                    revision: row.get(2)?,
-                    run: row.get(3)?,
-                })
-            })
-            .optional()?
-            .ok_or_else(|| Refusal::not_found("workflow", id.0).into())
+        let head = definitions::head(db, id)?;
+        head.ok_or_else(|| Refusal::not_found("workflow", id.0).into())
     }
 }
 
@@ -151,7 +141,7 @@ impl Difference {
                 facts::find_rows(tx.db, id, plan, &mut files)?;
                 let mut jobs = JobDefinitions::planned(tx, id, head, plan, &files, next_job)?;
                 jobs.note_files(tx.db, id, &mut files)?;
-                jobs.note_planned_data(tx.db, plan, &Said::new(&head.spec))?;
+                jobs.note_planned_data(tx.db, id, plan, &Said::new(&head.spec))?;
                 jobs
             }
         };
@@ -218,36 +208,11 @@ struct JobDefinitions {
     names: HashMap<u32, String>,
 }
 
-fn status(code: i64) -> JobStatus {
-    JobStatus::from_code(code).unwrap_or(JobStatus::Uninitialized)
-}
-
-fn text<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<Option<&'a str>> {
-    match row.get_ref(at)? {
-        ValueRef::Null => Ok(None),
-        value => Ok(Some(value.as_str()?)),
-    }
-}
-
-fn was_removed(row: &Row<'_>, reason: usize, afterwards: usize) -> rusqlite::Result<bool> {
-    Ok(text(row, reason)? == Some(StatusReason::Removed.as_str())
-        || text(row, afterwards)? == Some(Afterwards::Remove.as_str()))
-}
-
 impl JobDefinitions {
     /// The jobs as they are: the spec is the one that the workflow has.
     fn stored(db: &Connection, id: WorkflowId) -> rusqlite::Result<Self> {
         let mut jobs = Self::default();
-        let mut statement = db.prepare_cached(
-            "SELECT id, status, status_reason, afterwards FROM job WHERE workflow_id = ?1 ORDER BY id",
-        )?;
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            if was_removed(row, 2, 3)? {
-                continue;
-            }
-            jobs.push_stored(JobId(row.get(0)?), status(row.get(1)?));
-        }
+        definitions::each_status(db, id, |job, status| _ = jobs.push_stored(job, status))?;
         Ok(jobs)
     }
 
@@ -328,43 +293,35 @@ impl JobDefinitions {
             let map = names.get(name).and_then(|at| map::role_of(&plan.jobs[*at].extra));
             matches!(map, Some(MapRole::Map(settings)) if !matches!(settings.items, ItemSource::List(_)))
         };
-        let mut statement = db.prepare_cached(
-            "SELECT id, name, status, status_reason, afterwards, added_by,
-                    iif(extra ->> 'map' IS NULL, NULL, extra) FROM job WHERE workflow_id = ?1 ORDER BY id",
-        )?;
-        let mut rows = statement.query([id.0])?;
         let mut gone: HashSet<JobId> = HashSet::new();
-        while let Some(row) = rows.next()? {
-            let job = JobId(row.get(0)?);
-            let was_removed = was_removed(row, 3, 4)?;
-            if let Some(at) = names.get(row.get_ref(1)?.as_str()?) {
+        definitions::each_job(db, id, |row| {
+            let job = row.id;
+            if let Some(at) = names.get(row.name) {
                 let known = &mut self.list[*at];
                 known.id = Some(job);
-                known.status = status(row.get(2)?);
-                known.was_removed = was_removed;
+                known.status = row.status;
+                known.was_removed = row.was_removed;
                 self.by_id.insert(job, *at as u32);
-                continue;
+                return Ok(());
             }
-            if was_removed {
-                continue;
+            if row.was_removed {
+                return Ok(());
             }
             // What a job added stays as long as that job does; what a map found belongs to the map.
-            let added_by: Option<i64> = row.get(5)?;
-            let role = text(row, 6)?.map(parse::<JobExtra>).transpose()?;
+            let role = row.map_extra.map(parse::<JobExtra>).transpose()?;
             let of = match role.as_ref().and_then(map::role_of) {
                 Some(MapRole::Item { of, .. }) if is_map(&of) => names.get(of.as_str()).copied(),
                 _ => None,
             };
-            let status = status(row.get(2)?);
-            let stays = of.is_some() || added_by.is_some_and(|by| !gone.contains(&JobId(by)));
-            let pushed = self.push_stored(job, status);
+            let stays = of.is_some() || row.added_by.is_some_and(|by| !gone.contains(&by));
+            let pushed = self.push_stored(job, row.status);
             pushed.map = of.map(|of| of as u32);
             if !stays {
                 pushed.change = Some((PlannedChange::Removed, None));
                 gone.insert(job);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn compare_rows(
@@ -374,23 +331,17 @@ impl JobDefinitions {
         plan: &Plan,
         stored: &Stored,
     ) -> Result<(), Failed> {
-        let mut statement = tx.db.prepare_cached(
-            "SELECT id, command, invocation_script, steps, extra, resource_requirements_id, failure_handler_id,
-                    scheduler_id, cancel_on_blocking_job_failure, priority, family
-             FROM job WHERE workflow_id = ?1 ORDER BY id",
-        )?;
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            let Some(number) = self.by_id.get(&JobId(row.get(0)?)) else { continue };
-            let Some(at) = self.list[*number as usize].plan else { continue };
+        definitions::each_definition(tx.db, id, |row| {
+            let Some(number) = self.by_id.get(&row.id) else { return Ok(()) };
+            let Some(at) = self.list[*number as usize].plan else { return Ok(()) };
             let (change, is_rewritten) = stored.compare(tx, row, plan, &plan.jobs[at])?;
             let job = &mut self.list[*number as usize];
             job.is_rewritten = is_rewritten;
             if let Some(change) = change {
                 job.note(change, None);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// What an item does is written in its map.

@@ -1,7 +1,8 @@
 //! What the disk says about a workflow's files, and what that means for the jobs that read and write
 //! them.
 
-use super::journal::{self, size};
+use super::journal::{self, files, size};
+use super::lookups;
 use foldhash::fast::RandomState;
 use rusqlite::Connection;
 use rustix::fd::OwnedFd;
@@ -74,7 +75,8 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    fn of(word: &str) -> Self {
+    /// As a row names it.
+    pub fn of(word: &str) -> Self {
         match word {
             "input_file" => Self::InputFile,
             "output_file" => Self::OutputFile,
@@ -84,42 +86,10 @@ impl ItemKind {
     }
 }
 
-/// Hands out what the jobs of a workflow are tied to, ordered by job.
-pub fn each_item(
-    db: &Connection,
-    id: WorkflowId,
-    mut each: impl FnMut(JobId, ItemKind, i64),
-) -> rusqlite::Result<()> {
-    // Jobs that were made together have neighbouring rows; then one scan of their items does, where
-    // otherwise each job is looked up.
-    let (first, last, count): (Option<i64>, Option<i64>, i64) = db
-        .prepare_cached("SELECT min(id), max(id), count(*) FROM job WHERE workflow_id = ?1")?
-        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let Some((first, last)) = first.zip(last) else { return Ok(()) };
-    let (sql, bounds) = match last - first + 1 == count {
-        true => (
-            "SELECT job_id, kind, item_id FROM job_item WHERE job_id BETWEEN ?1 AND ?2 ORDER BY job_id",
-            vec![first, last],
-        ),
-        false => (
-            "SELECT i.job_id, i.kind, i.item_id FROM job j JOIN job_item i ON i.job_id = j.id
-             WHERE j.workflow_id = ?1 ORDER BY j.id",
-            vec![id.0],
-        ),
-    };
-    let mut statement = db.prepare_cached(sql)?;
-    let mut rows = statement.query(rusqlite::params_from_iter(bounds))?;
-    while let Some(row) = rows.next()? {
-        let kind = ItemKind::of(row.get_ref(1)?.as_str()?);
-        each(JobId(row.get(0)?), kind, row.get(2)?);
-    }
-    Ok(())
-}
-
 /// Reads which jobs of a workflow use which files, in one pass.
 pub fn uses(db: &Connection, id: WorkflowId) -> rusqlite::Result<Uses> {
     let mut uses = Uses::default();
-    each_item(db, id, |job, kind, item| match kind {
+    files::each_item(db, id, |job, kind, item| match kind {
         ItemKind::InputFile => uses.inputs.push((job, item)),
         ItemKind::OutputFile => uses.outputs.push((job, item)),
         ItemKind::InputData | ItemKind::OutputData => {}
@@ -127,34 +97,28 @@ pub fn uses(db: &Connection, id: WorkflowId) -> rusqlite::Result<Uses> {
     Ok(uses)
 }
 
-/// The files of a workflow, not yet looked at.
+/// The files of a workflow in the order of their rows, not yet looked at.
 pub fn list(db: &Connection, id: WorkflowId, uses: &Uses) -> rusqlite::Result<Vec<FileFact>> {
     let (outputs, inputs) = (sorted_files(&uses.outputs), sorted_files(&uses.inputs));
-    let by_content: bool = db.query_row(
-        "SELECT coalesce(settings ->> 'compare_contents', 0) FROM workflow WHERE id = ?1",
-        [id.0],
-        |row| row.get(0),
-    )?;
-    let mut statement = db.prepare_cached(
-        "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1 ORDER BY id",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
-        let file: i64 = row.get(0)?;
-        Ok(FileFact {
-            id: file,
-            name: row.get(1)?,
-            path: row.get(2)?,
-            is_source: outputs.binary_search(&file).is_err(),
-            is_input: inputs.binary_search(&file).is_ok(),
+    let by_content = lookups::compares_contents(db, id)?;
+    let mut facts = Vec::new();
+    files::each_file(db, id, |row| {
+        facts.push(FileFact {
+            id: row.id,
+            name: row.name.to_owned(),
+            path: row.path.to_owned(),
+            is_source: outputs.binary_search(&row.id).is_err(),
+            is_input: inputs.binary_search(&row.id).is_ok(),
             by_content,
             found: None,
-            recorded: recorded(row, 3)?,
+            recorded: row.recorded,
             is_overwritten: false,
             has_moved: false,
             is_resized: false,
-        })
+        });
     })?;
-    rows.collect()
+    facts.sort_unstable_by_key(|file| file.id);
+    Ok(facts)
 }
 
 fn sorted_files(uses: &[(JobId, i64)]) -> Vec<i64> {
@@ -167,14 +131,6 @@ fn sorted_files(uses: &[(JobId, i64)]) -> Vec<i64> {
 /// Where a file is that a spec names so.
 pub fn place(directory: Option<&str>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| Path::new(directory).join(path))
-}
-
-fn recorded(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Option<Found>> {
-    let (mtime_ms, size): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
-    match mtime_ms.zip(size) {
-        Some((mtime_ms, size)) => Ok(Some(Found { mtime_ms, size, hash: row.get(at + 2)? })),
-        None => Ok(None),
-    }
 }
 
 /// The files of a plan, in its order and not yet looked at.
@@ -215,16 +171,12 @@ pub fn find_rows(
     let at: HashMap<&str, usize, RandomState> =
         files.iter().enumerate().map(|(at, file)| (file.name.as_str(), at)).collect();
     let mut known = Vec::with_capacity(files.len());
-    let mut statement = db.prepare_cached(
-        "SELECT id, name, path, mtime_ms, size, hash, min_size FROM file WHERE workflow_id = ?1",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        let Some(at) = at.get(row.get_ref(1)?.as_str()?) else { continue };
-        let has_moved = row.get_ref(2)?.as_str()? != files[*at].path;
-        let is_resized = row.get::<_, i64>(6)? != size(plan.files[*at].min_size);
-        known.push((*at, row.get(0)?, has_moved, is_resized, recorded(row, 3)?));
-    }
+    journal::files::each_file(db, id, |row| {
+        let Some(at) = at.get(row.name) else { return };
+        let has_moved = row.path != files[*at].path;
+        let is_resized = row.min_size != size(plan.files[*at].min_size);
+        known.push((*at, row.id, has_moved, is_resized, row.recorded));
+    })?;
     for (at, id, has_moved, is_resized, recorded) in known {
         let file = &mut files[at];
         (file.id, file.has_moved, file.is_resized) = (id, has_moved, is_resized);
@@ -341,24 +293,6 @@ impl FileFact {
             (None, None) => None,
         }
     }
-}
-
-/// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
-/// is its success. A job that ended otherwise runs again, and what reads its files with it.
-pub fn last_ends(
-    db: &Connection,
-    id: WorkflowId,
-    mut each: impl FnMut(JobId, i64),
-) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(
-        "SELECT job_id, ended_ms FROM attempt INDEXED BY attempt_ended
-         WHERE workflow_id = ?1 AND ended_ms IS NOT NULL ORDER BY ended_ms",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        each(JobId(row.get(0)?), row.get(1)?);
-    }
-    Ok(())
 }
 
 /// Files that jobs read, no job writes, and that are not there.

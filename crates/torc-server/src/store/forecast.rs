@@ -3,19 +3,18 @@
 
 use super::Store;
 use super::job_rows::engine_job;
-use super::load::parse;
+use super::journal::{allocations, runners};
 use super::named::Named;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use crate::blocking::blocking;
-use rusqlite::OptionalExtension as _;
 use torc_engine::{
     Forecast, HandlerIx, JobIx, Limits, MAX_SIMULATED, Rest, SimulatedMachine, Workflow,
 };
 use torc_model::api::Capacity;
 use torc_model::forecast::{ForecastView, LimitedBy, Machines};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
-use torc_model::plan::{Plan, SlurmScheduler};
+use torc_model::plan::Plan;
 use torc_model::slurm::parse_clock;
 use torc_model::status::{JobStatus, Origin};
 
@@ -101,15 +100,10 @@ fn snapshot(
     }
     let mut waits_for_nodes = false;
     if machines.is_empty() {
-        waits_for_nodes = tx
-            .db
-            .prepare_cached(
-                "SELECT 1 FROM scheduled_compute_node WHERE workflow_id = ?1
-                 AND status IN ('planned', 'submitting', 'pending')",
-            )?
-            .exists([id.0])?;
+        waits_for_nodes = allocations::has_waiting(tx.db, id)?;
         machines = assumed_machines(&Machines { nodes: Some(1), ..Machines::default() }, now);
-        if let (Some(known), [machine]) = (last_capacity(tx, id)?, &mut machines[..]) {
+        let last = runners::capacities(tx.db, id, None, 1)?.pop();
+        if let (Some((_, known)), [machine]) = (last, &mut machines[..]) {
             machine.capacity = known;
         }
     }
@@ -144,44 +138,27 @@ fn try_again(workflow: &mut Workflow, now: i64) {
 /// said nothing are left out, and so are those of which it is not known what they will have: no
 /// runner of this workflow has reported from such a node.
 fn planned_machines(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<SimulatedMachine>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT n.id, n.scheduler_id, n.expected_start_ms, n.start_one_worker_per_node, s.definition,
-         (SELECT c.capacity FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.kind <> 'recovery'
-          ORDER BY c.scheduler_config_id IS n.scheduler_id DESC, c.id DESC LIMIT 1)
-         FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
-         WHERE n.workflow_id = ?1 AND n.status = 'pending' AND n.expected_start_ms IS NOT NULL ORDER BY n.id",
-    )?;
-    let mut rows = statement.query([id.0])?;
     let mut machines = Vec::new();
-    while let Some(row) = rows.next()? {
-        let Some(capacity) = row.get::<_, Option<String>>(5)? else { continue };
-        let capacity: Capacity = parse(&capacity)?;
-        let scheduler: SlurmScheduler = parse(&row.get::<_, String>(4)?)?;
-        let from = row.get::<_, i64>(2)?.max(tx.now);
-        let walltime = parse_clock(&scheduler.walltime).flatten();
-        let nodes = if row.get(3)? { scheduler.nodes.max(1) } else { 1 };
+    for one in allocations::expected(tx.db, id)? {
+        // What nodes of this scheduler had, or else nodes of another one.
+        let mut known = runners::capacities(tx.db, id, Some(one.scheduler), 1)?;
+        if known.is_empty() {
+            known = runners::capacities(tx.db, id, None, 1)?;
+        }
+        let Some((_, capacity)) = known.pop() else { continue };
+        let from = one.start_ms.max(tx.now);
+        let walltime = parse_clock(&one.definition.walltime).flatten();
+        let nodes = if one.one_worker_per_node { one.definition.nodes.max(1) } else { 1 };
         for node in 0..i64::from(nodes) {
-            let number = RunnerId(ASSUMED + row.get::<_, i64>(0)? * MOST_NODES + node);
+            let number = RunnerId(ASSUMED + one.id * MOST_NODES + node);
             machines.push(SimulatedMachine {
                 until: walltime.map(|seconds| from.saturating_add(seconds as i64 * 1000)),
-                scheduler: Some(row.get(1)?),
+                scheduler: Some(one.scheduler),
                 ..SimulatedMachine::new(number, capacity.clone(), from)
             });
         }
     }
     Ok(machines)
-}
-
-/// What the last runner of a workflow had.
-fn last_capacity(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<Capacity>, Failed> {
-    let text: Option<String> = tx
-        .db
-        .prepare_cached(
-            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND kind <> 'recovery' ORDER BY id DESC LIMIT 1",
-        )?
-        .query_row([id.0], |row| row.get(0))
-        .optional()?;
-    Ok(text.as_deref().map(parse).transpose()?)
 }
 
 /// Machines as a caller wants them; none where nothing is said.

@@ -2,7 +2,7 @@
 //! knowledge.
 
 use super::journal;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_engine::FamilyTime;
 use torc_model::ids::WorkflowId;
@@ -27,28 +27,12 @@ impl History {
         name: &str,
         directory: Option<&str>,
     ) -> rusqlite::Result<Self> {
-        let earlier: Option<i64> = db
-            .prepare_cached(
-                "SELECT w.id FROM (SELECT id FROM workflow WHERE name = ?1 AND directory IS ?2 AND id < ?3
-                 AND user = (SELECT own.user FROM workflow own WHERE own.id = ?3)
-                 ORDER BY id DESC LIMIT ?4) w
-                 WHERE EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.estimate_ms IS NOT NULL)
-                 ORDER BY w.id DESC LIMIT 1",
-            )?
-            .query_row(params![name, directory, id.0, LOOKED_AT], |row| row.get(0))
-            .optional()?;
+        let earlier = journal::workflows::earlier_with_times(db, id, name, directory, LOOKED_AT)?;
         let mut history = Self::default();
         let Some(earlier) = earlier else { return Ok(history) };
-        let mut statement = db.prepare_cached(
-            "SELECT j.name, j.estimate_ms, f.name FROM job j
-             LEFT JOIN family f ON f.workflow_id = j.workflow_id AND f.number = j.family
-             WHERE j.workflow_id = ?1 AND j.estimate_ms IS NOT NULL",
-        )?;
-        let mut rows = statement.query([earlier])?;
-        while let Some(row) = rows.next()? {
-            let ms: u32 = row.get(1)?;
-            history.jobs.insert(row.get(0)?, ms);
-            if let Some(family) = row.get::<_, Option<String>>(2)? {
+        for (name, ms, family) in journal::workflows::times(db, earlier)? {
+            history.jobs.insert(name, ms);
+            if let Some(family) = family {
                 history.families.entry(family).or_default().push(ms);
             }
         }

@@ -9,9 +9,10 @@
 //! The file is not flushed: a machine that dies takes the last marks with it at worst, and that
 //! matters only if an older copy is put in place right after.
 
+use super::journal::meta;
 use super::writer::State;
 use crate::boot::private;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -59,10 +60,8 @@ impl Marks {
     /// Compares the file with the database and moves the ids on where the database is older. Before
     /// the writer reads where its ids stand.
     pub fn open(db: &Connection, file: PathBuf, database: &str) -> rusqlite::Result<Self> {
-        let kept: Option<Record> = db
-            .query_row("SELECT value FROM meta WHERE key = ?1", [KEY], |row| row.get(0))
-            .optional()?
-            .and_then(|text: String| serde_json::from_str(&text).ok());
+        let kept: Option<Record> =
+            meta::get(db, KEY)?.and_then(|text| serde_json::from_str(&text).ok());
         let filed = read(&file).filter(|record| record.database == database);
         if let Some(filed) = &filed
             && is_older(kept.as_ref(), filed)
@@ -72,7 +71,7 @@ impl Marks {
         }
         let mut record = kept.or(filed).unwrap_or_default();
         record.database = database.into();
-        Ok(Self { file, record, is_ours: false, start: sequences(db)? })
+        Ok(Self { file, record, is_ours: false, start: meta::sequences(db)? })
     }
 
     /// Writes new marks if ids of this transaction passed them, or are the first of this life; the
@@ -84,14 +83,14 @@ impl Marks {
         if !is_passed && !looks {
             return Ok(());
         }
-        let mut ids = sequences(db)?;
+        let mut ids = meta::sequences(db)?;
         let is_first = !self.is_ours && ids != self.start;
         ids.extend(COUNTED.iter().zip(counted).map(|((name, _), id)| ((*name).to_owned(), id)));
         if !is_first && !ids.iter().any(|(name, id)| self.passed(name, *id)) {
             return Ok(());
         }
         if !self.is_ours {
-            self.record.life = random_text(db)?;
+            self.record.life = meta::random_text(db, 8)?;
             self.is_ours = true;
         }
         for (name, id) in ids {
@@ -107,11 +106,7 @@ impl Marks {
             // Only a restore would need it; work goes on.
             tracing::warn!(%error, file = %self.file.display(), "cannot note how far ids have gone");
         }
-        db.prepare_cached(
-            "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
-        )?
-        .execute(params![KEY, text])?;
-        Ok(())
+        meta::set(db, KEY, &text)
     }
 
     fn passed(&self, name: &str, id: i64) -> bool {
@@ -129,41 +124,13 @@ fn is_older(kept: Option<&Record>, filed: &Record) -> bool {
 fn move_on(db: &Connection, filed: &Record) -> rusqlite::Result<()> {
     for (name, mark) in &filed.marks {
         if let Some((_, key)) = COUNTED.iter().find(|(counted, _)| counted == name) {
-            db.execute(
-                "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key)
-                 DO UPDATE SET value = max(CAST(value AS INTEGER), ?2)",
-                params![key, mark + 1],
-            )?;
-            continue;
-        }
-        // The table has no key of its own, and a row only after the first id.
-        let raised = db.execute(
-            "UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1",
-            params![name, mark],
-        )?;
-        if raised == 0 {
-            let is_table =
-                "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1)";
-            if db.query_row(is_table, [name], |row| row.get(0))? {
-                db.execute(
-                    "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)",
-                    params![name, mark],
-                )?;
-            }
+            let next = meta::number(db, key)?.unwrap_or_default().max(mark + 1);
+            meta::set(db, key, &next.to_string())?;
+        } else {
+            meta::raise_sequence(db, name, *mark)?;
         }
     }
     Ok(())
-}
-
-/// The last ids that the database has counted.
-fn sequences(db: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
-    let mut statement = db.prepare_cached("SELECT name, seq FROM sqlite_sequence")?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
-}
-
-fn random_text(db: &Connection) -> rusqlite::Result<String> {
-    db.query_row("SELECT lower(hex(randomblob(8)))", [], |row| row.get(0))
 }
 
 fn read(file: &Path) -> Option<Record> {

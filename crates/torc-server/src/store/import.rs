@@ -4,10 +4,11 @@
 //! What was ready or ran there is uninitialized here, because nothing of it runs here: `torc run` opens it.
 
 use super::create::{self, Creation};
-use super::journal::{self, ImportedAttempt, ImportedJob, RunnerRow, VerdictRow};
+use super::journal::{
+    self, ImportedAttempt, ImportedJob, RunnerRow, VerdictRow, attempts, definitions,
+};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::params;
 use std::collections::{HashMap, HashSet};
 use torc_engine::NotedAdjustment;
 use torc_model::api::{AttemptView, EventView, JobView, Past, RunnerView, WorkflowCreated};
@@ -83,10 +84,12 @@ fn jobs_by_name(
     id: WorkflowId,
     jobs: &[JobView],
 ) -> Result<HashMap<JobId, JobId>, Failed> {
-    let mut statement = tx.db.prepare_cached("SELECT name, id FROM job WHERE workflow_id = ?1")?;
-    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let rows: HashMap<String, i64> = rows.collect::<Result<_, _>>()?;
-    let known = |job: &JobView| Some((job.id, JobId(*rows.get(&job.name)?)));
+    let mut rows: HashMap<String, JobId> = HashMap::new();
+    definitions::each_job(tx.db, id, |row| {
+        rows.insert(row.name.to_owned(), row.id);
+        Ok::<(), Failed>(())
+    })?;
+    let known = |job: &JobView| Some((job.id, *rows.get(&job.name)?));
     Ok(jobs.iter().filter_map(known).collect())
 }
 
@@ -153,12 +156,7 @@ impl Ids {
 
     fn verdict(&self, tx: &mut Tx<'_>, verdict: &ClassificationView) -> Result<(), Failed> {
         let Some(job) = self.jobs.get(&verdict.job_id) else { return Ok(()) };
-        let follows = tx
-            .db
-            .prepare_cached(
-                "SELECT coalesce(max(id), 0) FROM attempt WHERE job_id = ?1 AND run_id = ?2 AND attempt_id = ?3",
-            )?
-            .query_row(params![job.0, verdict.run_id, verdict.attempt_id], |row| row.get::<_, i64>(0))?;
+        let follows = attempts::row_of(tx.db, *job, verdict.run_id, verdict.attempt_id)?;
         let row = VerdictRow {
             job: *job,
             tried: (verdict.run_id, verdict.attempt_id),
@@ -225,13 +223,11 @@ impl Ids {
             };
             journal::import_job(tx.db, *row, &past)?;
         }
-        let jobs: i64 = tx
-            .db
-            .prepare_cached(
-                "SELECT count(*) FROM job WHERE workflow_id = ?1 AND status NOT IN (5, 6, 7, 8, 9)",
-            )?
-            .query_row([self.workflow.0], |row| row.get(0))?;
-        journal::import_workflow(tx.db, self.workflow, past, run, jobs == 0 && run > 0)?;
+        let mut is_complete = run > 0;
+        definitions::each_status(tx.db, self.workflow, |_, status| {
+            is_complete &= status.is_final()
+        })?;
+        journal::import_workflow(tx.db, self.workflow, past, run, is_complete)?;
         Ok(run)
     }
 }

@@ -7,14 +7,13 @@
 
 use super::allocations::{how, sighting};
 use super::journal::allocations::step;
-use super::load::parse;
+use super::journal::attempts;
 use super::writer::{Failed, Tx};
-use rusqlite::params;
 use serde_json::json as value;
 use torc_engine::{AllocationEvent, AllocationOver, Change};
 use torc_model::api::{Evidence, Goodbye};
 use torc_model::event::EventKind;
-use torc_model::ids::{AttemptId, JobId};
+use torc_model::ids::JobId;
 use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
 use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{Cause, EvidenceSource};
@@ -131,37 +130,14 @@ pub(super) fn explain_by(
 /// there were. A runner that was gone long before the others died of something else.
 fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Result<i64, Failed> {
     let Some(since) = row.started_ms else { return Ok(0) };
-    let mut statement = tx.db.prepare_cached(
-        "SELECT a.id, a.job_id, a.run_id, a.attempt_id, a.evidence, a.cause FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
-         WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND (a.cause = 'stopped' AND a.detail IS 'told_to_stop' OR a.cause = 'lost')
-            AND c.started_ms >= ?2 AND c.allocation_id = ?3
-            AND c.ended_ms >= (SELECT max(coalesce(o.ended_ms, ?4)) - ?5 FROM compute_node o WHERE o.workflow_id = ?1
-                AND o.allocation_id = ?3)
-         ORDER BY a.id",
-    )?;
-    let rows = statement.query_map(
-        params![row.workflow_id.0, since, row.id, tx.now, TOGETHER_MS],
-        |r| {
-            Ok((
-                AttemptId(r.get(0)?),
-                JobId(r.get(1)?),
-                r.get::<_, i64>(2)?,
-                r.get::<_, i64>(3)?,
-                r.get::<_, Option<String>>(4)?,
-                r.get::<_, String>(5)?,
-            ))
-        },
-    )?;
-    let stopped = rows.collect::<Result<Vec<_>, _>>()?;
-    drop(statement);
+    let stopped = attempts::stopped_with(tx.db, row, since, (tx.now, TOGETHER_MS))?;
     let found = Evidence { source: EvidenceSource::Scheduler, text: why.into() };
-    for (attempt, job, run, number, evidence, was) in &stopped {
-        let mut evidence: Vec<Evidence> =
-            evidence.as_deref().map(parse).transpose()?.unwrap_or_default();
+    for one in &stopped {
+        let mut evidence = one.evidence.clone();
         evidence.push(found.clone());
-        let explained = Change::AttemptExplained { id: *attempt, cause, evidence };
-        let data = value!({"attempt_id": number, "run_id": run, "cause": cause, "was": was, "evidence": why});
-        let event = Change::Event { kind: EventKind::AttemptExplained, job: Some(*job), data };
+        let explained = Change::AttemptExplained { id: one.attempt, cause, evidence };
+        let data = value!({"attempt_id": one.number, "run_id": one.run, "cause": cause, "was": one.cause, "evidence": why});
+        let event = Change::Event { kind: EventKind::AttemptExplained, job: Some(one.job), data };
         tx.write(row.workflow_id, vec![explained, event])?;
     }
     Ok(stopped.len() as i64)
@@ -177,26 +153,11 @@ pub(super) fn was_too_short(
     let Some(since) = row.started_ms.filter(|_| cause == Some(Cause::Walltime)) else {
         return Ok(false);
     };
-    let sql = "SELECT count(*) FILTER (WHERE a.cause = 'walltime') > 0 AND count(*) FILTER (WHERE a.cause IS NOT 'walltime') = 0
-               FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
-               WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND c.allocation_id = ?3";
-    Ok(tx
-        .db
-        .prepare_cached(sql)?
-        .query_row(params![row.workflow_id.0, since, row.id], |r| r.get(0))?)
+    Ok(attempts::all_ended_at_walltime(tx.db, row, since)?)
 }
 
 /// The job had almost the whole time of its last allocation and did not end: it gets no more of
 /// them by itself.
 pub(super) fn outlasted_its_allocation(tx: &Tx<'_>, job: JobId) -> Result<bool, Failed> {
-    let sql =
-        "SELECT a.cause IS 'walltime' AND a.exec_seconds * 1000 >= 0.9 * (coalesce(c.ended_ms, ?2) - c.started_ms)
-               FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
-               WHERE a.job_id = ?1 AND a.ended_ms IS NOT NULL ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
-    let mut statement = tx.db.prepare_cached(sql)?;
-    let mut rows = statement.query(params![job.0, tx.now])?;
-    Ok(match rows.next()? {
-        Some(row) => row.get::<_, Option<bool>>(0)?.unwrap_or(false),
-        None => false,
-    })
+    Ok(attempts::lasted_as_long_as_its_runner(tx.db, job, tx.now)?)
 }

@@ -1,4 +1,5 @@
-//! The store: all state, behind one writer and a few readers. No SQL outside this folder.
+//! The store: all state, behind one writer and a few readers. No SQL outside this folder; here it stands in
+//! `journal`, which the writer uses, and in `read`, which the readers use.
 
 mod access_groups;
 mod act;
@@ -21,8 +22,6 @@ mod journal;
 mod knowledge;
 mod last_words;
 mod leftovers;
-mod load;
-mod lookups;
 mod map;
 mod named;
 mod names;
@@ -62,6 +61,7 @@ pub use create::{Creation, Maker};
 pub use families::FamilyCounts;
 pub use forecast::of_plan as forecast_plan;
 pub(crate) use id_marks::KEY as ID_MARKS;
+pub(crate) use journal::access::{AuditRow, forget_audit, insert_audit};
 pub(crate) use load::runner_tag;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
@@ -72,6 +72,7 @@ pub use writer::Progress;
 
 use crate::blocking::blocking;
 use crate::slow_files;
+use journal::{load, lookups};
 use pool_runners::PoolWait;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -704,7 +705,7 @@ impl Store {
         &self,
         limit: i64,
     ) -> Result<(Vec<DueDelivery>, Option<i64>), Refusal> {
-        self.writer.call(move |tx| webhooks::due(tx, limit)).await
+        self.writer.call(move |tx| Ok(journal::outbox::due(tx.db, limit, tx.now)?)).await
     }
 
     /// Notes how a try went.

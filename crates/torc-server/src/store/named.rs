@@ -4,7 +4,7 @@
 
 use super::facts::FileFact;
 use super::job_rows::produced_user_data;
-use super::journal::{self, UserDataRow, json};
+use super::journal::{self, UserDataRow, definitions, json};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::Connection;
@@ -142,10 +142,9 @@ fn user_data(
 
 /// A family keeps its number: the rows of its jobs need not be written again.
 fn families(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<u32>> {
-    let mut statement =
-        db.prepare_cached("SELECT number, name FROM family WHERE workflow_id = ?1")?;
-    let known = statement.query_map([id.0], |row| Ok((row.get(1)?, row.get(0)?)))?;
-    let known: HashMap<String, u32> = known.collect::<Result<_, _>>()?;
+    let known = definitions::names(db, id, definitions::Named::Families)?;
+    let known: HashMap<String, u32> =
+        known.into_iter().map(|(number, name)| (name, number as u32)).collect();
     let mut taken: HashSet<u32> = known.values().copied().collect();
     let mut numbers = Vec::with_capacity(plan.families.len());
     for name in &plan.families {

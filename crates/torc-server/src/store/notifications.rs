@@ -5,18 +5,18 @@
 //! once cannot make two.
 
 use super::Store;
-use super::journal::json;
+use super::journal::outbox::{self, EndpointRow, EndpointState, OutboxMessage};
+use super::journal::verdicts;
 use super::load::parse;
-use super::read::page;
+use super::lookups;
 use super::refusal::Refusal;
 use super::webhooks::{Endpoint, check_url};
 use super::writer::{Failed, Tx};
 use crate::mail::Mail;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use torc_model::api::{CreateNotification, EventView, NotificationView, NotifyEvent, NotifyKind};
 use torc_model::event::EventKind;
-use torc_model::ids::WorkflowId;
 
 /// A target of more bytes is a mistake.
 const LONGEST: usize = 4096;
@@ -26,9 +26,8 @@ impl Store {
     pub async fn notifications(&self) -> Result<Vec<NotificationView>, Refusal> {
         self.writer
             .call(|tx| {
-                let mut statement = tx.db.prepare_cached(&format!("{VIEW} ORDER BY w.id"))?;
-                let rows = statement.query_map([], view)?;
-                Ok(rows.collect::<Result<_, _>>()?)
+                let rows = outbox::endpoints(tx.db, None)?.into_iter();
+                Ok(rows.filter_map(|row| view(row).transpose()).collect::<Result<_, _>>()?)
             })
             .await
     }
@@ -52,45 +51,20 @@ impl Store {
             .call(move |tx| {
                 get(tx, id)?;
                 let payload = json!({"event": "test", "timestamp_ms": tx.now}).to_string();
-                // Negative, as there is no event; one per test.
-                let least: i64 = tx
-                    .db
-                    .prepare_cached(
-                        "SELECT min(0, coalesce(min(event_id), 0)) FROM webhook_delivery WHERE webhook_id = ?1",
-                    )?
-                    .query_row([id], |row| row.get(0))?;
                 let message = OutboxMessage {
                     endpoint: id,
-                    event: least - 1,
+                    // One per test.
+                    event: outbox::number_without_event(tx.db, id)?,
                     name: "test",
                     payload: &payload,
                     group: None,
                 };
-                insert(tx.db, &message, tx.now)?;
+                outbox::insert_delivery(tx.db, &message, tx.now)?;
                 *tx.outbox = true;
                 get(tx, id)
             })
             .await
     }
-}
-
-/// A message for an endpoint, as it stands in the outbox.
-struct OutboxMessage<'a> {
-    endpoint: i64,
-    /// Negative where there is no event.
-    event: i64,
-    name: &'a str,
-    payload: &'a str,
-    group: Option<&'a str>,
-}
-
-fn insert(db: &Connection, message: &OutboxMessage<'_>, now: i64) -> rusqlite::Result<usize> {
-    let OutboxMessage { endpoint, event, name, payload, group } = *message;
-    db.prepare_cached(
-        "INSERT OR IGNORE INTO webhook_delivery (webhook_id, event_id, event, payload, state, next_try_ms, created_ms, group_key)
-         VALUES (?1, ?2, ?3, ?4, 'pending', ?5, ?5, ?6)",
-    )?
-    .execute(params![endpoint, event, name, payload, now, group])
 }
 
 /// What people hear of an event.
@@ -110,9 +84,7 @@ fn told(event: &EventView) -> Option<NotifyEvent> {
 fn group(db: &Connection, kind: NotifyEvent, event: &EventView) -> rusqlite::Result<String> {
     let run: i64 = match event.data.get("run_id").and_then(Value::as_i64) {
         Some(run) => run,
-        None => db
-            .prepare_cached("SELECT run_id FROM workflow WHERE id = ?1")?
-            .query_row([event.workflow_id.0], |row| row.get(0))?,
+        None => lookups::run_of(db, event.workflow_id)?.unwrap_or_default(),
     };
     let workflow = event.workflow_id;
     Ok(match kind {
@@ -121,12 +93,8 @@ fn group(db: &Connection, kind: NotifyEvent, event: &EventView) -> rusqlite::Res
         NotifyEvent::Failure => format!("failure {workflow} {run}"),
         // What waits after the next verdict is another group.
         NotifyEvent::Verdict => {
-            let verdicts: i64 = db
-                .prepare_cached(
-                    "SELECT count(*) FROM classification WHERE workflow_id = ?1 AND decided_ms IS NOT NULL",
-                )?
-                .query_row([workflow.0], |row| row.get(0))?;
-            format!("verdict {workflow} {run} {verdicts}")
+            let decided = verdicts::count_decided(db, workflow)?;
+            format!("verdict {workflow} {run} {decided}")
         }
     })
 }
@@ -139,12 +107,7 @@ pub fn enqueue(db: &Connection, endpoint: &Endpoint, event: &EventView) -> rusql
         return Ok(false);
     }
     let group = group(db, kind, event)?;
-    let is_new = db
-        .prepare_cached(
-            "SELECT NOT EXISTS (SELECT 1 FROM webhook_delivery WHERE webhook_id = ?1 AND group_key = ?2)",
-        )?
-        .query_row(params![endpoint.id(), group], |row| row.get::<_, bool>(0))?;
-    if !is_new {
+    if outbox::has_message(db, endpoint.id(), &group)? {
         return Ok(false);
     }
     let payload = super::webhooks::payload(db, kind.as_str(), event)?;
@@ -155,7 +118,7 @@ pub fn enqueue(db: &Connection, endpoint: &Endpoint, event: &EventView) -> rusql
         payload: &payload,
         group: Some(&group),
     };
-    insert(db, &message, event.timestamp_ms)?;
+    outbox::insert_delivery(db, &message, event.timestamp_ms)?;
     Ok(true)
 }
 
@@ -186,60 +149,41 @@ fn create(tx: &mut Tx<'_>, new: &CreateNotification) -> Result<NotificationView,
     if let Some(id) = new.workflow_id {
         tx.workflow(id)?;
     }
-    let events = json(Some(&new.events))?;
-    let known: Option<i64> = tx
-        .db
-        .prepare_cached(
-            "SELECT id FROM webhook WHERE kind = ?1 AND url = ?2 AND workflow_id IS ?3 AND events = ?4",
-        )?
-        .query_row(
-            params![new.kind.as_str(), new.target, new.workflow_id.map(|id| id.0), events],
-            |row| row.get(0),
-        )
-        .optional()?;
-    if let Some(id) = known {
-        return get(tx, id);
+    let words: Vec<String> = new.events.iter().map(|event| event.as_str().to_owned()).collect();
+    let alike = |one: &&Endpoint| one.is_of(new.kind, &words, new.workflow_id);
+    for one in tx.state.webhooks.iter().filter(alike) {
+        let row = outbox::endpoints(tx.db, Some(one.id()))?.pop();
+        if row.is_some_and(|row| row.url == new.target) {
+            return get(tx, one.id());
+        }
     }
-    let id = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO webhook (kind, url, secret, events, workflow_id, allow_private, created_ms)
-             VALUES (?1, ?2, '', ?3, ?4, ?5, ?6)",
-        )?
-        .insert(params![
-            new.kind.as_str(),
-            new.target,
-            events,
-            new.workflow_id.map(|id| id.0),
-            new.allow_private,
-            tx.now
-        ])?;
-    let words = new.events.iter().map(|event| event.as_str().to_owned()).collect();
+    let row = EndpointRow {
+        kind: Some(new.kind),
+        url: &new.target,
+        secret: "",
+        events: &new.events,
+        workflow: new.workflow_id,
+        allow_private: new.allow_private,
+    };
+    let id = outbox::insert_endpoint(tx.db, &row, tx.now)?;
     tx.state.webhooks.push(Endpoint::new(id, words, new.workflow_id, Some(new.kind)));
     get(tx, id)
 }
 
-const VIEW: &str = "SELECT w.id, w.kind, w.url, w.events, w.workflow_id, w.created_ms,
-    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending') AS pending,
-    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'dead') AS dead,
-    (SELECT d.last_error FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.last_error IS NOT NULL
-     ORDER BY d.id DESC LIMIT 1) AS last_error
-    FROM webhook w WHERE w.kind <> 'webhook'";
-
-fn view(row: &Row<'_>) -> rusqlite::Result<NotificationView> {
-    let kind = page::word(row, "kind", NotifyKind::parse)?;
-    let (events, target): (String, String) = (row.get("events")?, row.get("url")?);
-    Ok(NotificationView {
-        id: row.get("id")?,
+/// None: a program is told, and not a person.
+fn view(row: EndpointState) -> rusqlite::Result<Option<NotificationView>> {
+    let Some(kind) = row.kind else { return Ok(None) };
+    Ok(Some(NotificationView {
+        id: row.id,
         kind,
-        target: shown(kind, &target),
-        events: parse(&events)?,
-        workflow_id: row.get::<_, Option<i64>>("workflow_id")?.map(WorkflowId),
-        created_ms: row.get("created_ms")?,
-        pending: row.get("pending")?,
-        dead: row.get("dead")?,
-        last_error: row.get("last_error")?,
-    })
+        target: shown(kind, &row.url),
+        events: parse(&row.events)?,
+        workflow_id: row.workflow,
+        created_ms: row.created_ms,
+        pending: row.pending,
+        dead: row.dead,
+        last_error: row.last_error,
+    }))
 }
 
 /// The path of such a URL is the right to write there: only its host is shown.
@@ -255,7 +199,7 @@ fn shown(kind: NotifyKind, target: &str) -> String {
 }
 
 fn get(tx: &Tx<'_>, id: i64) -> Result<NotificationView, Failed> {
-    let row =
-        tx.db.prepare_cached(&format!("{VIEW} AND w.id = ?1"))?.query_row([id], view).optional()?;
-    row.ok_or_else(|| Refusal::not_found("notification", id).into())
+    let row = outbox::endpoints(tx.db, Some(id))?.pop();
+    let view = row.map(view).transpose()?.flatten();
+    view.ok_or_else(|| Refusal::not_found("notification", id).into())
 }

@@ -1,16 +1,15 @@
 //! How retries that a recovery asked for went, and what is remembered of that.
 
-use super::journal::{self, AskedIn, RemedyRow};
-use super::load::parse;
+use super::journal::{self, AskedIn, RemedyRow, knowledge, verdicts};
 use super::waiting::{self, EndedAttempt};
 use super::writer::{Failed, State, Tx};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
 use std::collections::HashMap;
-use torc_engine::{AwaitedRetry, Lesson};
+use torc_engine::Lesson;
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::{AttemptId, JobId, WorkflowId};
-use torc_model::recovery::{Change, Counts, Diagnosis, Fingerprint, Record, Tried};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::recovery::{Counts, Diagnosis, Fingerprint, Tried};
 use torc_model::status::Cause;
 
 /// Who let a job run again.
@@ -47,7 +46,12 @@ pub struct QueuedRetry<'a> {
 
 /// Writes down that a job runs again, so that its outcome teaches something.
 pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &QueuedRetry<'_>) -> Result<(), Failed> {
-    remember_failure(tx.db, retry.ended, retry.fingerprint, retry.diagnosis.common_cause())?;
+    knowledge::remember_failure(
+        tx.db,
+        retry.ended,
+        retry.fingerprint,
+        retry.diagnosis.common_cause(),
+    )?;
     let remedy = RemedyRow {
         job: retry.ended.job,
         tried: (retry.ended.run, retry.ended.number),
@@ -80,32 +84,6 @@ pub fn note_person(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<(), Fa
         waits: false,
     };
     note(tx, id, &retry)
-}
-
-/// Writes down what makes a failure like others.
-pub fn remember_failure(
-    db: &Connection,
-    ended: &EndedAttempt,
-    print: &Fingerprint,
-    cause: &str,
-) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO failure (attempt, job_id, run_id, fingerprint, family, kind, program, exception,
-         template, cause) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?
-    .execute(params![
-        ended.attempt,
-        ended.job.0,
-        ended.run,
-        print.id,
-        print.family,
-        print.kind.as_str(),
-        print.program,
-        print.exception,
-        print.template,
-        cause,
-    ])?;
-    Ok(())
 }
 
 /// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a
@@ -142,7 +120,7 @@ pub fn observe(
         let diagnosis = ended.diagnosis();
         let print = ended.fingerprint_of(diagnosis.as_ref());
         let cause = diagnosis.as_ref().map_or("unknown", Diagnosis::common_cause);
-        remember_failure(db, &ended, &print, cause)?;
+        knowledge::remember_failure(db, &ended, &print, cause)?;
     }
     if let Some(row) = judged
         && learn(db, AskedIn::Classification, row, &ended, now)?
@@ -158,36 +136,6 @@ pub fn observe(
     Ok(None)
 }
 
-/// A retry whose outcome is awaited, and what it tries.
-fn awaited(
-    asked: AskedIn,
-    db: &Connection,
-    row: i64,
-) -> rusqlite::Result<Option<(AwaitedRetry, Tried)>> {
-    let tried = match asked {
-        AskedIn::Classification => "changes",
-        AskedIn::Remedy => "action",
-    };
-    let sql = format!(
-        "SELECT follows, fingerprint, run_id, {tried} FROM {} WHERE id = ?1",
-        asked.table()
-    );
-    let read = |row: &Row<'_>| {
-        let awaited = AwaitedRetry {
-            follows: AttemptId(row.get(0)?),
-            fingerprint: row.get(1)?,
-            run: row.get(2)?,
-        };
-        let text: String = row.get(3)?;
-        let tried = match asked {
-            AskedIn::Classification => Tried::by(&parse::<Vec<Change>>(&text)?),
-            AskedIn::Remedy => Tried::parse(&text).unwrap_or(Tried::Again),
-        };
-        Ok((awaited, tried))
-    };
-    db.prepare_cached(&sql)?.query_row([row], read).optional()
-}
-
 /// Writes down how a retry ended. Tells whether that is known now.
 fn learn(
     db: &Connection,
@@ -196,7 +144,7 @@ fn learn(
     ended: &EndedAttempt,
     now: i64,
 ) -> rusqlite::Result<bool> {
-    let Some((awaited, tried)) = awaited(asked, db, row)? else { return Ok(true) };
+    let Some((awaited, tried)) = verdicts::awaited(db, asked, row)? else { return Ok(true) };
     match awaited.on_end(&ended.retry_end(), || ended.fingerprint().id) {
         Lesson::NotYet => Ok(false),
         Lesson::Never => Ok(true),
@@ -209,66 +157,22 @@ fn learn(
             let mut counts = Counts::default();
             counts.add(outcome);
             if counts.tries > 0 {
-                remember_outcome(db, &awaited.fingerprint, tried.as_str(), &counts, ended, now)?;
+                knowledge::remember_outcome(
+                    db,
+                    &awaited.fingerprint,
+                    tried.as_str(),
+                    &counts,
+                    ended,
+                    now,
+                )?;
             }
             Ok(true)
         }
     }
 }
 
-fn remember_outcome(
-    db: &Connection,
-    fingerprint: &str,
-    tried: &str,
-    counts: &Counts,
-    ended: &EndedAttempt,
-    now: i64,
-) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO failure_print (fingerprint, family, cause, kind, program, exception, template, seen_ms)
-         SELECT fingerprint, family, cause, kind, program, exception, template, ?4 FROM failure
-         WHERE job_id = ?2 AND run_id = ?3 AND fingerprint = ?1 ORDER BY attempt DESC LIMIT 1
-         ON CONFLICT (fingerprint) DO UPDATE SET seen_ms = ?4, cause = excluded.cause",
-    )?
-    .execute(params![fingerprint, ended.job.0, ended.run, now])?;
-    let needed = counts.succeeded > 0;
-    db.prepare_cached(
-        "INSERT INTO failure_memory (fingerprint, action, day, workflow, tries, succeeded, failed_same, failed_other,
-            needed_bytes, needed_seconds)
-         SELECT ?1, ?2, ?3, w.name, ?4, ?5, ?6, ?7, ?8, ?9 FROM job j JOIN workflow w ON w.id = j.workflow_id
-         WHERE j.id = ?10 AND EXISTS (SELECT 1 FROM failure_print p WHERE p.fingerprint = ?1)
-         ON CONFLICT (fingerprint, action, day, workflow) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
-            failed_same = failed_same + ?6, failed_other = failed_other + ?7,
-            needed_bytes = max(coalesce(needed_bytes, ?8), coalesce(?8, needed_bytes)),
-            needed_seconds = max(coalesce(needed_seconds, ?9), coalesce(?9, needed_seconds))",
-    )?
-    .execute(params![
-        fingerprint,
-        tried,
-        Record::day(now),
-        counts.tries,
-        counts.succeeded,
-        counts.failed_same,
-        counts.failed_other,
-        ended.usage.peak_memory_bytes.filter(|_| needed),
-        ended.usage.exec_seconds.filter(|_| needed),
-        ended.job.0,
-    ])?;
-    Ok(())
-}
-
 /// Retries that have not ended yet, at boot: those that verdicts asked for, and those of recoveries.
 pub fn open(db: &Connection) -> rusqlite::Result<(HashMap<JobId, i64>, HashMap<JobId, i64>)> {
-    let read = |sql: &str| -> rusqlite::Result<HashMap<JobId, i64>> {
-        let mut statement = db.prepare(sql)?;
-        let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
-        rows.collect()
-    };
-    Ok((
-        read(
-            "SELECT job_id, id FROM classification WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL
-             ORDER BY id",
-        )?,
-        read("SELECT job_id, id FROM remedy WHERE outcome IS NULL ORDER BY id")?,
-    ))
+    let judged = verdicts::open_retries(db, AskedIn::Classification)?;
+    Ok((judged, verdicts::open_retries(db, AskedIn::Remedy)?))
 }

@@ -1,9 +1,9 @@
 //! Sessions of the page: written here, checked in memory by the API.
 
 use super::Store;
+use super::journal::access::{self, EndingSessions};
 use super::refusal::Refusal;
-use crate::secret::{Hash, hex};
-use rusqlite::params;
+use crate::secret::Hash;
 use torc_model::api::{PageScope, UiSessionView};
 
 impl Store {
@@ -19,17 +19,10 @@ impl Store {
         self.writer
             .call(move |tx| {
                 let (created_ms, expires_ms) = (tx.now, tx.now + seconds * 1000);
-                tx.db
-                    .prepare_cached("DELETE FROM ui_session WHERE expires_ms <= ?1")?
-                    .execute([tx.now])?;
-                let id = tx
-                    .db
-                    .prepare_cached(
-                        "INSERT INTO ui_session (hash, scope, label, created_ms, expires_ms, token_id)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                    )?
-                    .insert(params![hex(&hash), scope.as_str(), label, created_ms, expires_ms, made_with])?;
-                Ok(UiSessionView { id, scope, label, created_ms, expires_ms })
+                access::delete_sessions(tx.db, EndingSessions::Over(tx.now))?;
+                let mut session = UiSessionView { id: 0, scope, label, created_ms, expires_ms };
+                access::insert_session(tx.db, &hash, made_with, &mut session)?;
+                Ok(session)
             })
             .await
     }
@@ -37,13 +30,9 @@ impl Store {
     /// Ends a session.
     pub async fn delete_page_session(&self, id: i64) -> Result<(), Refusal> {
         self.writer
-            .call(move |tx| {
-                let gone =
-                    tx.db.prepare_cached("DELETE FROM ui_session WHERE id = ?1")?.execute([id])?;
-                match gone {
-                    0 => Err(Refusal::not_found("session", id).into()),
-                    _ => Ok(()),
-                }
+            .call(move |tx| match access::delete_sessions(tx.db, EndingSessions::One(id))? {
+                0 => Err(Refusal::not_found("session", id).into()),
+                _ => Ok(()),
             })
             .await
     }

@@ -1,13 +1,10 @@
 //! What pool runners ask: to be known, which workflow to serve next, and to leave.
 
 use super::journal;
-use super::load::parse;
 use super::pools::{Look, Member, Pool, SILENT_MS, Turn};
 use super::read::Audience;
 use super::refusal::Refusal;
 use super::writer::{Failed, State, Tx};
-use rusqlite::OptionalExtension as _;
-use std::collections::HashMap;
 use tokio::sync::watch;
 use torc_engine::Claimed;
 use torc_model::api::{
@@ -47,7 +44,7 @@ fn known<'a>(tx: &'a mut Tx<'_>, id: PoolRunnerId) -> Result<&'a mut Member, Fai
     let uptime = tx.uptime;
     if !tx.state.pools.members.contains_key(&id) {
         let member = read(tx, id)?;
-        let shares = weights(tx)?;
+        let shares = journal::runners::shares(tx.db)?;
         tx.state.pools.shares.set_weights(shares);
         tx.state.pools.insert(id, member);
     }
@@ -64,31 +61,14 @@ fn has_ended(id: PoolRunnerId) -> Refusal {
 
 /// As its row and those of its runners say.
 fn read(tx: &Tx<'_>, id: PoolRunnerId) -> Result<Member, Failed> {
-    type Row = (Option<String>, String, String, Option<String>, Option<String>);
-    let row: Option<Row> = tx
-        .db
-        .prepare_cached(
-            "SELECT user, hostname, capacity, label, ordered FROM pool_runner WHERE id = ?1 AND ended_ms IS NULL",
-        )?
-        .query_row([id.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-        })
-        .optional()?;
-    let Some((user, host, capacity, label, ordered)) = row else {
-        return Err(has_ended(id).into());
-    };
-    let pool: Pool = user.map(Into::into);
-    let mut member = Member::new(pool, host, parse(&capacity)?, label);
-    member.ordered = ordered.as_deref().and_then(RunnerOrder::parse);
+    let row = journal::runners::pool_runner(tx.db, id)?.filter(|row| !row.has_ended);
+    let row = row.ok_or_else(|| has_ended(id))?;
+    let pool: Pool = row.user.map(Into::into);
+    let mut member = Member::new(pool, row.host, row.capacity, row.label);
+    member.ordered = row.ordered;
     let own = tx.state.runners.iter().filter(|(_, runner)| runner.pool == Some(id));
     member.runners = own.map(|(runner, known)| (known.workflow, *runner)).collect();
     Ok(member)
-}
-
-fn weights(tx: &Tx<'_>) -> Result<HashMap<String, f64>, Failed> {
-    let mut statement = tx.db.prepare_cached("SELECT user, weight FROM user_share")?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// What a pool runner that gets no answer waits for.
@@ -148,11 +128,7 @@ pub fn order(
     ordered: Option<RunnerOrder>,
 ) -> Result<(), Failed> {
     if !journal::order_pool_runner(tx.db, id, ordered)? {
-        let there: Option<i64> = tx
-            .db
-            .prepare_cached("SELECT id FROM pool_runner WHERE id = ?1")?
-            .query_row([id.0], |row| row.get(0))
-            .optional()?;
+        let there = journal::runners::pool_runner(tx.db, id)?;
         return Err(match there {
             Some(_) => {
                 let message = format!("pool runner {id} has left");
@@ -173,11 +149,7 @@ pub fn order(
 /// They hold nothing, and one that lives registers again.
 pub fn end_silent(tx: &mut Tx<'_>) -> Result<(), Failed> {
     const SILENT_TOO_LONG_MS: i64 = 10 * SILENT_MS;
-    let mut statement =
-        tx.db.prepare_cached("SELECT id FROM pool_runner WHERE ended_ms IS NULL")?;
-    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    drop(statement);
-    for id in ids.into_iter().map(PoolRunnerId) {
+    for id in journal::runners::live_pool_runners(tx.db)? {
         let heard = tx.state.pools.members.get(&id).map_or(0, |member| member.heard);
         if heard.max(tx.state.boot) + SILENT_TOO_LONG_MS < tx.uptime {
             end(tx, id, "it was silent for too long")?;
@@ -188,8 +160,10 @@ pub fn end_silent(tx: &mut Tx<'_>) -> Result<(), Failed> {
 
 /// The weights that were set.
 pub fn shares(tx: &Tx<'_>) -> Result<Vec<ShareView>, Failed> {
-    let mut shares: Vec<ShareView> =
-        weights(tx)?.into_iter().map(|(user, weight)| ShareView { user, weight }).collect();
+    let mut shares: Vec<ShareView> = journal::runners::shares(tx.db)?
+        .into_iter()
+        .map(|(user, weight)| ShareView { user, weight })
+        .collect();
     shares.sort_by(|a, b| a.user.cmp(&b.user));
     Ok(shares)
 }
@@ -202,7 +176,7 @@ pub fn set_share(tx: &mut Tx<'_>, user: &str, weight: f64) -> Result<ShareView, 
         return Err(Refusal::invalid("weight", message).into());
     }
     journal::put_share(tx.db, user, weight)?;
-    let all = weights(tx)?;
+    let all = journal::runners::shares(tx.db)?;
     tx.state.pools.shares.set_weights(all);
     Ok(ShareView { user: user.to_owned(), weight })
 }

@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::OptionalExtension as _;
+use super::{journal, lookups};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 use torc_model::api::ErrorCode;
@@ -19,16 +19,8 @@ pub fn of_plan(plan: &Plan, directory: Option<&str>) -> HashSet<PathBuf> {
 /// The output files of jobs that have not ended.
 fn of_workflow(tx: &Tx<'_>, id: WorkflowId) -> Result<HashSet<PathBuf>, Failed> {
     let directory = super::people::directory(tx, id)?;
-    let mut statement = tx.db.prepare_cached(
-        "SELECT f.path FROM job j JOIN job_item i ON i.job_id = j.id AND i.kind = 'output_file'
-         JOIN file f ON f.id = i.item_id WHERE j.workflow_id = ?1 AND (j.status < 5 OR j.status = 10)",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    let mut found = HashSet::new();
-    while let Some(row) = rows.next()? {
-        found.extend(place(directory.as_deref(), &row.get::<_, String>(0)?));
-    }
-    Ok(found)
+    let paths = journal::files::awaited_paths(tx.db, id)?.into_iter();
+    Ok(paths.filter_map(|path| place(directory.as_deref(), &path)).collect())
 }
 
 /// Where a file is, if that can be told: a path may have a part that only the shell knows.
@@ -86,10 +78,7 @@ pub fn refuse(
         let mut shared: Vec<&PathBuf> = own.intersection(&theirs).collect();
         shared.sort();
         let Some(first) = shared.first() else { continue };
-        let (name, whose): (String, String) = tx
-            .db
-            .prepare_cached("SELECT name, user FROM workflow WHERE id = ?1")?
-            .query_row([other.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((name, whose)) = lookups::name_and_user(tx.db, other)? else { continue };
         let more = match shared.len() {
             1 => String::new(),
             count => format!(" (and {} more of the same files)", count - 1),
@@ -116,12 +105,8 @@ pub fn refuse(
 
 /// The same for a stored workflow.
 pub fn refuse_stored(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    let user: Option<String> = tx
-        .db
-        .prepare_cached("SELECT user FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))
-        .optional()?;
-    refuse(tx, Some(id), &user.unwrap_or_default(), |tx| of_workflow(tx, id))
+    let user = lookups::name_and_user(tx.db, id)?.map(|(_, user)| user).unwrap_or_default();
+    refuse(tx, Some(id), &user, |tx| of_workflow(tx, id))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What steps do becomes events: while their attempt runs, and the rest at its end.
 
+use super::journal::attempts;
 use super::writer::{Failed, Tx};
 use serde_json::Value;
 use torc_engine::{Change, JobIx, unwritten};
@@ -9,11 +10,7 @@ use torc_model::steps::StepEvent;
 
 /// How many events of an attempt's steps are known.
 pub fn known(tx: &Tx<'_>, attempt: AttemptId) -> Result<u64, Failed> {
-    let count: i64 = tx
-        .db
-        .prepare_cached("SELECT step_events FROM attempt WHERE id = ?1")?
-        .query_row([attempt.0], |row| row.get(0))?;
-    Ok(count.unsigned_abs())
+    Ok(attempts::step_events(tx.db, attempt)?)
 }
 
 /// Writes events down.

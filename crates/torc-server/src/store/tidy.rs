@@ -1,6 +1,7 @@
 //! Deletes what is old, with its files, and writes the database anew without the gaps.
 
 use super::Store;
+use super::journal::{load, runners, workflows};
 use super::people;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use torc_model::api::{
     ErrorCode, PruneRequest, PruneView, PrunedWorkflow, RemovedFiles, VacuumView,
 };
-use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::ids::WorkflowId;
 use torc_model::words::count;
 
 /// A hundred thousand files on a network file system take minutes.
@@ -97,16 +98,11 @@ fn refuse_held(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
 /// Where the files of these workflows are.
 pub fn places_of(db: &Connection, ids: &[WorkflowId]) -> rusqlite::Result<Places> {
     let mut places = Places { workflows: ids.iter().copied().collect(), ..Places::default() };
-    let database: String =
-        db.query_row("SELECT value FROM meta WHERE key = 'database_id'", [], |row| row.get(0))?;
-    let mut statement =
-        db.prepare_cached("SELECT output_dir, id FROM compute_node WHERE workflow_id = ?1")?;
+    let database = load::database_id(db)?;
     for id in ids {
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            places.directories.insert(row.get(0)?);
-            let runner = row.get(1).map(RunnerId)?;
-            places.runners.insert(super::load::runner_tag(&database, runner), *id);
+        for (runner, directory) in runners::directories(db, *id)? {
+            places.directories.insert(directory);
+            places.runners.insert(load::runner_tag(&database, runner), *id);
         }
     }
     Ok(places)
@@ -130,27 +126,7 @@ fn removed(found: &Found, id: WorkflowId) -> RemovedFiles {
 /// Ended workflows whose last attempt ended long enough ago, the oldest first.
 fn old(tx: &Tx<'_>, request: &PruneRequest) -> rusqlite::Result<Vec<PrunedWorkflow>> {
     let before = tx.now.saturating_sub(request.older_than_seconds.saturating_mul(1000));
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, name, user, job_count, ended_ms FROM (
-             SELECT w.id, w.name, w.user, w.job_count, w.created_ms, coalesce(
-                 (SELECT max(a.ended_ms) FROM attempt a WHERE a.workflow_id = w.id AND a.ended_ms IS NOT NULL),
-                 w.run_started_ms, w.created_ms) AS ended_ms
-             FROM workflow w WHERE w.is_complete = 1
-             AND (?2 = 0 OR NOT EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.status >= 6
-                 AND j.status <> 9 AND j.status_reason IS NOT 'removed'))
-         ) WHERE ended_ms <= ?1 ORDER BY ended_ms, id",
-    )?;
-    let rows = statement.query_map(rusqlite::params![before, request.keep_failed], |row| {
-        Ok(PrunedWorkflow {
-            id: WorkflowId(row.get(0)?),
-            name: row.get(1)?,
-            user: row.get(2)?,
-            job_count: row.get(3)?,
-            ended_ms: row.get(4)?,
-            removed: RemovedFiles::default(),
-        })
-    })?;
-    rows.collect()
+    workflows::ended_before(tx.db, before, request.keep_failed)
 }
 
 fn vacuum(db: &Connection, database: &Path) -> Result<VacuumView, Failed> {

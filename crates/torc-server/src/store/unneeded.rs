@@ -6,31 +6,23 @@
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
 use super::allocations::complete;
-use super::journal::allocations::{COLUMNS, find, step, view};
-use super::load::parse;
+use super::journal::allocations::{self, find, step};
+use super::journal::runners;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::BTreeMap;
 use torc_engine::{AllocationEvent, Change};
-use torc_model::api::{Capacity, ErrorCode};
+use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
-use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::need::Kind;
 use torc_model::slurm::wire::AllocationView;
 use torc_model::status::{AllocationEnd, AllocationStatus};
 
 /// Gives up what no remaining job could run in, of one workflow or of all.
 pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
-    let sql = format!(
-        "{COLUMNS} WHERE n.status IN ('planned', 'pending') AND n.unneeded_since_ms IS NULL
-         AND (?1 IS NULL OR n.workflow_id = ?1) ORDER BY n.id"
-    );
-    let mut statement = tx.db.prepare_cached(&sql)?;
-    let waiting = statement.query_map([workflow], view)?.collect::<Result<Vec<_>, _>>()?;
-    drop(statement);
+    let waiting = allocations::waiting(tx.db, workflow)?;
     let mut by_workflow: BTreeMap<WorkflowId, Vec<AllocationView>> = BTreeMap::new();
     for row in waiting.into_iter().filter(|row| row.runners == 0) {
         by_workflow.entry(row.workflow_id).or_default().push(row);
@@ -85,28 +77,14 @@ pub fn cancel(tx: &mut Tx<'_>, id: i64) -> Result<AllocationView, Failed> {
 
 /// What is known of allocations of this scheduler.
 pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Failed> {
-    let (definition, settings): (String, String) = tx
-        .db
-        .prepare_cached(
-            "SELECT s.definition, w.settings FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
-             WHERE s.id = ?1",
-        )?
-        .query_row([scheduler_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
-    let settings: Settings = parse(&settings)?;
+    let (scheduler, settings) = allocations::scheduler(tx.db, scheduler_id)?;
     let names_gpus = |name: &String| name.contains("gpu") || name.contains("gres");
-    let seen: Option<String> = tx
-        .db
-        .prepare_cached(
-            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND scheduler_config_id = ?2
-             ORDER BY id DESC LIMIT 1",
-        )?
-        .query_row(params![id.0, scheduler_id], |r| r.get(0))
-        .optional()?;
+    let seen = runners::capacities(tx.db, id, Some(scheduler_id), 1)?.pop();
     Ok(Kind {
         scheduler_id,
-        scheduler: parse::<SlurmScheduler>(&definition)?,
+        scheduler,
         gpus_by_default: settings.slurm_defaults.keys().any(names_gpus),
-        seen: seen.as_deref().map(parse::<Capacity>).transpose()?,
+        seen: seen.map(|(_, capacity)| capacity),
     })
 }
 

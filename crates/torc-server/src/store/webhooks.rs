@@ -1,13 +1,13 @@
 //! The outbox of webhooks: a delivery is a row of the transaction that made its event.
 
-use super::journal::json;
+pub use super::journal::outbox::load_endpoints as load;
+use super::journal::outbox::{self, EndpointRow, EndpointState, OutboxMessage, Tried};
 use super::load::parse;
 use super::lookups;
-use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use crate::courier;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use torc_model::api::{CreateWebhook, DeliveryView, EventView, NotifyKind, WebhookView};
 use torc_model::event::EventKind;
@@ -54,6 +54,11 @@ impl Endpoint {
         self.id
     }
 
+    /// Tells a person in this way of these events of this workflow.
+    pub fn is_of(&self, kind: NotifyKind, events: &[String], workflow: Option<WorkflowId>) -> bool {
+        self.kind == Some(kind) && self.events == events && self.workflow == workflow
+    }
+
     /// Wants events of this name and workflow.
     pub fn wants(&self, name: &str, workflow: WorkflowId) -> bool {
         let has_name = self.events.is_empty() || self.events.iter().any(|event| event == name);
@@ -78,22 +83,6 @@ pub struct Due {
     pub tries: i64,
     /// How a person is told; None: a program.
     pub kind: Option<NotifyKind>,
-}
-
-/// The endpoints, at boot.
-pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
-    let mut statement =
-        db.prepare("SELECT id, events, workflow_id, kind FROM webhook ORDER BY id")?;
-    let rows = statement.query_map([], |row| {
-        let events: String = row.get(1)?;
-        Ok(Endpoint {
-            id: row.get(0)?,
-            events: parse(&events)?,
-            workflow: row.get::<_, Option<i64>>(2)?.map(WorkflowId),
-            kind: NotifyKind::parse(&row.get::<_, String>(3)?),
-        })
-    })?;
-    rows.collect()
 }
 
 /// What the world hears of an event; none for what is only ours.
@@ -130,11 +119,14 @@ pub fn enqueue(
             continue;
         }
         let payload = payload(db, name, event)?;
-        db.prepare_cached(
-            "INSERT OR IGNORE INTO webhook_delivery (webhook_id, event_id, event, payload, state, next_try_ms, created_ms)
-             VALUES (?1, ?2, ?3, ?4, 'pending', ?5, ?5)",
-        )?
-        .execute(params![endpoint.id, event.id, name, payload, event.timestamp_ms])?;
+        let message = OutboxMessage {
+            endpoint: endpoint.id,
+            event: event.id,
+            name,
+            payload: &payload,
+            group: None,
+        };
+        outbox::insert_delivery(db, &message, event.timestamp_ms)?;
         any = true;
     }
     Ok(any)
@@ -180,19 +172,15 @@ pub fn create(tx: &mut Tx<'_>, new: &CreateWebhook, made_up: &str) -> Result<Web
         tx.workflow(id)?;
     }
     let secret = new.secret.clone().unwrap_or_else(|| made_up.to_owned());
-    let id = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO webhook (url, secret, events, workflow_id, allow_private, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?
-        .insert(params![
-            new.url,
-            secret,
-            json(Some(&new.events))?,
-            new.workflow_id.map(|w| w.0),
-            new.allow_private,
-            tx.now
-        ])?;
+    let row = EndpointRow {
+        kind: None,
+        url: &new.url,
+        secret: &secret,
+        events: &new.events,
+        workflow: new.workflow_id,
+        allow_private: new.allow_private,
+    };
+    let id = outbox::insert_endpoint(tx.db, &row, tx.now)?;
     tx.state.webhooks.push(Endpoint::new(id, new.events.clone(), new.workflow_id, None));
     let mut view = get(tx, id)?;
     view.secret = Some(secret);
@@ -237,70 +225,43 @@ pub fn check_url(field: &str, url: &str, allow_private: bool) -> Result<(), Refu
     }
 }
 
-const VIEW: &str = "SELECT w.id, w.url, w.events, w.workflow_id, w.allow_private, w.created_ms,
-    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending'),
-    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'dead') FROM webhook w
-    WHERE w.kind = 'webhook'";
-
-fn view(row: &Row<'_>) -> rusqlite::Result<WebhookView> {
-    let events: String = row.get(2)?;
-    Ok(WebhookView {
-        id: row.get(0)?,
-        url: row.get(1)?,
-        events: parse(&events)?,
-        workflow_id: row.get::<_, Option<i64>>(3)?.map(WorkflowId),
-        allow_private: row.get(4)?,
-        created_ms: row.get(5)?,
-        pending: row.get(6)?,
-        dead: row.get(7)?,
+/// None: a person is told, and not a program.
+fn view(row: EndpointState) -> rusqlite::Result<Option<WebhookView>> {
+    if row.kind.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(WebhookView {
+        id: row.id,
+        url: row.url,
+        events: parse(&row.events)?,
+        workflow_id: row.workflow,
+        allow_private: row.allow_private,
+        created_ms: row.created_ms,
+        pending: row.pending,
+        dead: row.dead,
         secret: None,
-    })
+    }))
 }
 
 /// One endpoint.
 pub fn get(tx: &Tx<'_>, id: i64) -> Result<WebhookView, Failed> {
-    let row =
-        tx.db.prepare_cached(&format!("{VIEW} AND w.id = ?1"))?.query_row([id], view).optional()?;
-    row.ok_or_else(|| Refusal::not_found("webhook", id).into())
+    let row = outbox::endpoints(tx.db, Some(id))?.pop();
+    row.map(view).transpose()?.flatten().ok_or_else(|| Refusal::not_found("webhook", id).into())
 }
 
 /// All endpoints.
 pub fn list(tx: &Tx<'_>) -> Result<Vec<WebhookView>, Failed> {
-    Ok(tx
-        .db
-        .prepare_cached(&format!("{VIEW} ORDER BY w.id"))?
-        .query_map([], view)?
-        .collect::<Result<_, _>>()?)
+    let rows = outbox::endpoints(tx.db, None)?.into_iter();
+    Ok(rows.filter_map(|row| view(row).transpose()).collect::<Result<_, _>>()?)
 }
 
 /// Removes an endpoint with its deliveries.
 pub fn delete(tx: &mut Tx<'_>, id: i64) -> Result<(), Failed> {
-    let gone = tx.db.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id])?;
-    if gone == 0 {
+    if !outbox::delete_endpoint(tx.db, id)? {
         return Err(Refusal::not_found("webhook", id).into());
     }
     tx.state.webhooks.retain(|e| e.id != id);
     Ok(())
-}
-
-const DELIVERY: &str =
-    "SELECT id, webhook_id, event, payload, state, tries, next_try_ms, last_error, created_ms, delivered_ms
-    FROM webhook_delivery";
-
-fn delivery(row: &Row<'_>) -> rusqlite::Result<DeliveryView> {
-    let payload: String = row.get(3)?;
-    Ok(DeliveryView {
-        id: row.get(0)?,
-        webhook_id: row.get(1)?,
-        event: row.get(2)?,
-        payload: parse(&payload)?,
-        state: page::word(row, "state", DeliveryState::parse)?,
-        tries: row.get(5)?,
-        next_try_ms: row.get(6)?,
-        last_error: row.get(7)?,
-        created_ms: row.get(8)?,
-        delivered_ms: row.get(9)?,
-    })
 }
 
 /// The newest deliveries of an endpoint, all or those in one state.
@@ -310,84 +271,50 @@ pub fn deliveries(
     state: Option<DeliveryState>,
 ) -> Result<Vec<DeliveryView>, Failed> {
     get(tx, webhook)?;
-    let sql = format!(
-        "{DELIVERY} WHERE webhook_id = ?1 AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT 1000"
-    );
-    Ok(tx
-        .db
-        .prepare_cached(&sql)?
-        .query_map(params![webhook, state.map(DeliveryState::as_str)], delivery)?
-        .collect::<Result<_, _>>()?)
+    Ok(outbox::deliveries(tx.db, webhook, state)?)
 }
 
 /// Tries a delivery again, from the beginning.
 pub fn redeliver(tx: &mut Tx<'_>, id: i64) -> Result<DeliveryView, Failed> {
-    let changed = tx
-        .db
-        .prepare_cached(
-            "UPDATE webhook_delivery SET state = 'pending', tries = 0, next_try_ms = ?2, delivered_ms = NULL WHERE id = ?1",
-        )?
-        .execute([id, tx.now])?;
-    if changed == 0 {
+    let Some(mut delivery) = outbox::delivery(tx.db, id)? else {
         return Err(Refusal::not_found("delivery", id).into());
-    }
+    };
+    delivery.state = DeliveryState::Pending;
+    delivery.tries = 0;
+    delivery.next_try_ms = Some(tx.now);
+    delivery.delivered_ms = None;
+    let again = Tried {
+        state: delivery.state,
+        tries: delivery.tries,
+        next_try_ms: delivery.next_try_ms,
+        error: delivery.last_error.as_deref(),
+        delivered_ms: delivery.delivered_ms,
+    };
+    outbox::write_delivery(tx.db, id, &again)?;
     *tx.outbox = true;
-    Ok(tx.db.prepare_cached(&format!("{DELIVERY} WHERE id = ?1"))?.query_row([id], delivery)?)
+    Ok(delivery)
 }
 
-/// Deliveries to try now, and when the next one is due. One that lies further ahead than the longest
-/// wait was put there by a clock that has been set back since: it is due.
-pub fn due(tx: &Tx<'_>, limit: i64) -> Result<(Vec<Due>, Option<i64>), Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT d.id, w.url, w.secret, w.allow_private, d.payload, d.tries, w.kind FROM webhook_delivery d
-         JOIN webhook w ON w.id = d.webhook_id WHERE d.state = 'pending' AND (d.next_try_ms <= ?1 OR d.next_try_ms > ?3)
-         ORDER BY d.next_try_ms, d.id LIMIT ?2",
-    )?;
-    let longest = BACKOFF_SECONDS.iter().max().copied().unwrap_or_default() * 1000;
-    let rows = statement.query_map([tx.now, limit, tx.now + longest], |row| {
-        Ok(Due {
-            id: row.get(0)?,
-            url: row.get(1)?,
-            secret: row.get(2)?,
-            allow_private: row.get(3)?,
-            payload: row.get(4)?,
-            tries: row.get(5)?,
-            kind: NotifyKind::parse(&row.get::<_, String>(6)?),
-        })
-    })?;
-    let due = rows.collect::<Result<_, _>>()?;
-    let next = tx
-        .db
-        .prepare_cached("SELECT min(next_try_ms) FROM webhook_delivery WHERE state = 'pending' AND next_try_ms > ?1")?
-        .query_row([tx.now], |row| row.get(0))?;
-    Ok((due, next))
-}
-
-/// Notes how a try went.
+/// Notes how a try went, unless the delivery waits no longer.
 pub fn tried(tx: &mut Tx<'_>, id: i64, outcome: &Result<(), String>) -> Result<(), Failed> {
-    match outcome {
-        Ok(()) => tx.db.prepare_cached(
-            "UPDATE webhook_delivery SET state = 'delivered', tries = tries + 1, next_try_ms = NULL, last_error = NULL,
-             delivered_ms = ?2 WHERE id = ?1 AND state = 'pending'",
-        )?.execute([id, tx.now])?,
+    let waiting = outbox::delivery(tx.db, id)?.filter(|one| one.state == DeliveryState::Pending);
+    let Some(before) = waiting else { return Ok(()) };
+    let tries = before.tries + 1;
+    let tried = match outcome {
+        Ok(()) => Tried {
+            state: DeliveryState::Delivered,
+            tries,
+            next_try_ms: None,
+            error: None,
+            delivered_ms: Some(tx.now),
+        },
         Err(error) => {
-            let tries: Option<i64> = tx
-                .db
-                .prepare_cached("SELECT tries FROM webhook_delivery WHERE id = ?1 AND state = 'pending'")?
-                .query_row([id], |row| row.get(0))
-                .optional()?;
-            let Some(tries) = tries else { return Ok(()) };
-            let wait = usize::try_from(tries).ok().and_then(|t| BACKOFF_SECONDS.get(t));
-            let (state, next) = match wait {
-                Some(seconds) => (DeliveryState::Pending, Some(tx.now + seconds * 1000)),
-                None => (DeliveryState::Dead, None),
-            };
-            tx.db
-                .prepare_cached(
-                    "UPDATE webhook_delivery SET state = ?2, tries = tries + 1, next_try_ms = ?3, last_error = ?4 WHERE id = ?1",
-                )?
-                .execute(params![id, state.as_str(), next, error])?
+            let wait = usize::try_from(before.tries).ok().and_then(|t| BACKOFF_SECONDS.get(t));
+            let next = wait.map(|seconds| tx.now + seconds * 1000);
+            let state = if next.is_some() { DeliveryState::Pending } else { DeliveryState::Dead };
+            Tried { state, tries, next_try_ms: next, error: Some(error), delivered_ms: None }
         }
     };
+    outbox::write_delivery(tx.db, id, &tried)?;
     Ok(())
 }

@@ -230,6 +230,30 @@ fn allocations_tell_why_they_wait_and_what_they_cost() {
 }
 
 #[test]
+fn runners_show_what_their_jobs_hold_of_what_they_have() {
+    let Some(lab) = lab() else { return };
+    let spec = "
+name: w
+resource_requirements: [{name: r, num_cpus: 2, num_gpus: 1, memory: 4g, runtime: PT1M}]
+jobs: [{name: a, command: 'read line < gate', resource_requirements: r}]
+";
+    let test = Test::new().file("w.yaml", spec);
+    let gate = test.gate("gate");
+    let has = ["--num-cpus", "8", "--memory", "8g", "--num-gpus", "4", "--time-limit", "2h"];
+    let server = server_at(&test, "0");
+    let mut run = test.torc(["run", "w.yaml"].iter().chain(&has)).spawn();
+    run.wait_for_stderr("created workflow");
+    let mut status = test.torc(["status", "--watch"]).spawn();
+    status.wait_for_stdout("running 1");
+    let link = test.torc(["ui", "--no-browser"]).success().stdout.trim().to_owned();
+    walk_with(&lab, json!({"do": "runners", "link": link, "workflow": 1, "job": 1}), |_| {
+        gate.open()
+    });
+    run.wait().expect(0);
+    end(server);
+}
+
+#[test]
 fn two_attempts_of_a_job_are_compared() {
     let Some(lab) = lab() else { return };
     let spec = r#"

@@ -150,6 +150,33 @@ const jobs = {
     if (JSON.stringify(names) !== JSON.stringify(["prep", "report", ...task.between].sort())) wrong(`between them are ${names}`);
   },
 
+  /** What a runner has and what its jobs hold of it, as bars with their numbers; on a phone each cell says what it is. */
+  async runners() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 720 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("w/ID/nodes"));
+    const cell = (title) => page.locator(`td[data-title='${title}']`);
+    /** The text, and how much of the bar is full. */
+    const seen = async (title) => [(await cell(title).textContent()).trim(), await cell(title).locator(".bar").evaluate((bar) => Math.round(100 * [...bar.children].reduce((sum, part) => sum + part.getBoundingClientRect().width, 0) / bar.getBoundingClientRect().width))];
+    for (const [title, ...wanted] of [["CPUs busy", "2 of 8", 25], ["Memory given", "4.0 GiB of 8.0 GiB", 50], ["GPUs", "1 of 4", 25]]) {
+      const found = await seen(title);
+      if (JSON.stringify(found) !== JSON.stringify(wanted)) wrong(`${title}: ${found} instead of ${wanted}`);
+    }
+    const [left, full] = await seen("Time left");
+    if (!/^(2 h|1 h 59 min)$/.test(left) || full < 98) wrong(`time left: ${left}, ${full}%`);
+    const label = await cell("CPUs busy").locator(".bar").getAttribute("aria-label");
+    if (label !== "2 of 8") wrong(`the bar says "${label}"`);
+    await page.setViewportSize({ width: 390, height: 844 });
+    const named = await cell("CPUs busy").evaluate((one) => getComputedStyle(one, "::before").content);
+    if (named !== '"CPUs busy"') wrong(`a cell on a phone says ${named}`);
+    if (await page.isVisible("th")) wrong("the heads of the columns on a phone");
+    await step("open");
+    await page.waitForSelector("td[data-title='Last seen']:has-text('left ')");
+    if (await page.locator("td .bar").count()) wrong("bars of a runner that has left");
+    await page.waitForSelector("td[data-title='CPUs busy']:text-is('8')");
+  },
+
   /** Allocations: asked for, shown, given up. */
   async nodes() {
     const page = await open(await browser.newContext({ viewport: { width: 1280, height: 900 } }));

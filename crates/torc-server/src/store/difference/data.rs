@@ -1,6 +1,9 @@
 //! User data that jobs read, beside what it was when they were last opened.
 
+use super::super::facts::ItemKind;
 use super::super::job_rows::{data_hash, produced_user_data};
+use super::super::journal::files;
+use super::super::lookups;
 use super::super::named::Said;
 use super::super::writer::Failed;
 use super::JobDefinitions;
@@ -38,6 +41,7 @@ impl JobDefinitions {
     pub(super) fn note_planned_data(
         &mut self,
         db: &Connection,
+        id: WorkflowId,
         plan: &Plan,
         said: &Said,
     ) -> Result<(), Failed> {
@@ -46,17 +50,10 @@ impl JobDefinitions {
         if !plan.jobs.iter().any(reads) {
             return Ok(());
         }
-        let Some(workflow) = self.list.iter().find_map(|job| job.id) else { return Ok(()) };
-        let mut statement = db.prepare_cached(
-            "SELECT id, name, data FROM user_data WHERE workflow_id = (SELECT workflow_id FROM job WHERE id = ?1)",
-        )?;
-        let rows = statement.query_map([workflow.0], |row| {
-            Ok((
-                row.get::<_, String>(1)?,
-                (row.get::<_, i64>(0)?, row.get::<_, Option<String>>(2)?),
-            ))
-        })?;
-        let known: HashMap<String, (i64, Option<String>)> = rows.collect::<Result<_, _>>()?;
+        let known: HashMap<String, (i64, Option<String>)> = files::user_data(db, id)?
+            .into_iter()
+            .map(|(row, name, data)| (name, (row, data)))
+            .collect();
         let values: Vec<(i64, Option<String>)> = plan
             .user_data
             .iter()
@@ -73,7 +70,6 @@ impl JobDefinitions {
                 }
             })
             .collect();
-        let mut hash = db.prepare_cached("SELECT input_hash FROM job WHERE id = ?1")?;
         for number in 0..self.list.len() {
             let (Some(at), Some(id)) = (self.list[number].plan, self.list[number].id) else {
                 continue;
@@ -90,8 +86,7 @@ impl JobDefinitions {
                 .collect();
             read.sort_by_key(|(row, _)| *row);
             let now = data_hash(read.into_iter().map(|(_, text)| text.clone()));
-            let then: Option<String> = hash.query_row([id.0], |row| row.get(0))?;
-            if now != then {
+            if now != lookups::input_hash(db, id)? {
                 self.note_data(number as u32);
             }
         }
@@ -104,36 +99,28 @@ pub fn stored_hashes(
     db: &Connection,
     id: WorkflowId,
 ) -> rusqlite::Result<Vec<(JobId, String, Option<String>)>> {
-    let mut statement =
-        db.prepare_cached("SELECT 1 FROM user_data WHERE workflow_id = ?1 LIMIT 1")?;
-    if !statement.exists([id.0])? {
+    let data = files::user_data(db, id)?;
+    if data.is_empty() {
         return Ok(Vec::new());
     }
-    let mut statement = db.prepare_cached(
-        "SELECT i.item_id FROM job j JOIN job_item i ON i.job_id = j.id
-         WHERE j.workflow_id = ?1 AND i.kind = 'output_user_data'",
-    )?;
-    let produced = statement.query_map([id.0], |row| row.get(0))?;
-    let produced: HashSet<i64> = produced.collect::<Result<_, _>>()?;
-    let mut statement = db.prepare_cached(
-        "SELECT j.id, j.input_hash, u.id, u.data FROM job j JOIN job_item i ON i.job_id = j.id
-         JOIN user_data u ON u.id = i.item_id
-         WHERE j.workflow_id = ?1 AND i.kind = 'input_user_data' ORDER BY j.id, u.id",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    let mut all: Vec<(JobId, Vec<Option<String>>, Option<String>)> = Vec::new();
-    while let Some(row) = rows.next()? {
-        if produced.contains(&row.get(2)?) {
-            continue;
-        }
-        let job = JobId(row.get(0)?);
-        match all.last_mut().filter(|(last, ..)| *last == job) {
-            Some((_, values, _)) => values.push(row.get(3)?),
-            None => all.push((job, vec![row.get(3)?], row.get(1)?)),
+    let mut produced: HashSet<i64> = HashSet::new();
+    let mut read: Vec<(JobId, i64)> = Vec::new();
+    files::each_item(db, id, |job, kind, item| match kind {
+        ItemKind::InputData => read.push((job, item)),
+        ItemKind::OutputData => _ = produced.insert(item),
+        ItemKind::InputFile | ItemKind::OutputFile => {}
+    })?;
+    read.retain(|(_, item)| !produced.contains(item));
+    read.sort_unstable();
+    let values: HashMap<i64, &Option<String>> =
+        data.iter().map(|(row, _, value)| (*row, value)).collect();
+    let mut all = Vec::new();
+    for of_job in read.chunk_by(|one, next| one.0 == next.0) {
+        let job = of_job[0].0;
+        let texts = of_job.iter().filter_map(|(_, item)| values.get(item).copied().cloned());
+        if let Some(now) = data_hash(texts) {
+            all.push((job, now, lookups::input_hash(db, job)?));
         }
     }
-    let hashed = |(job, values, then): (JobId, Vec<Option<String>>, Option<String>)| {
-        Some((job, data_hash(values.into_iter())?, then))
-    };
-    Ok(all.into_iter().filter_map(hashed).collect())
+    Ok(all)
 }

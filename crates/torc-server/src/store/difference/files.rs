@@ -1,8 +1,9 @@
 //! What the disk says about the files of a workflow, told of the jobs that read and write them.
 
-use super::super::facts::{self, FileChange, FileFact, Uses};
+use super::super::facts::{FileChange, FileFact, Uses};
+use super::super::journal::{attempts, definitions};
 use super::super::writer::Failed;
-use super::{JobDefinitions, text};
+use super::JobDefinitions;
 use rusqlite::Connection;
 use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
@@ -29,7 +30,7 @@ impl JobDefinitions {
         let mut written: Vec<Option<i64>> = vec![None; files.len()];
         if self.outputs.iter().any(|(_, file)| files[*file as usize].found.is_some()) {
             let mut ends: Vec<Option<i64>> = vec![None; self.list.len()];
-            facts::last_ends(db, id, |job, end| {
+            attempts::last_ends(db, id, |job, end| {
                 if let Some(number) = self.by_id.get(&job) {
                     ends[*number as usize] = Some(end);
                 }
@@ -83,24 +84,19 @@ impl JobDefinitions {
         if changed.is_empty() {
             return Ok(());
         }
-        let mut statement = db.prepare_cached(
-            "SELECT id, command, invocation_script, steps FROM job WHERE workflow_id = ?1",
-        )?;
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            let Some(number) = self.by_id.get(&JobId(row.get(0)?)) else { continue };
+        definitions::each_definition(db, id, |row| {
+            let Some(number) = self.by_id.get(&row.id) else { return Ok(()) };
             let job = &mut self.list[*number as usize];
             if !(job.status == JobStatus::Completed || job.status.is_held()) {
-                continue;
+                return Ok(());
             }
-            for at in 1..4 {
-                let Some(command) = text(row, at)? else { continue };
+            for command in [row.command, row.invocation_script, row.steps].into_iter().flatten() {
                 if let Some(path) = changed.iter().find(|path| names_file(command, path)) {
                     job.note(PlannedChange::Script, Some((*path).to_owned()));
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Accepts what is there in place of running the jobs that the spec or their inputs changed.

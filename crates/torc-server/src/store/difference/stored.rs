@@ -1,12 +1,13 @@
 //! What the rows of a workflow say about a job, beside what the plan says.
 
 use super::super::facts::{FileFact, ItemKind};
+use super::super::journal::definitions::{self, Definition, Named};
 use super::super::journal::json;
 use super::super::load::parse;
 use super::super::map;
 use super::super::writer::{Failed, Tx};
-use super::{Head, text};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use super::Head;
+use rusqlite::Connection;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use torc_model::api::PlannedChange;
@@ -20,7 +21,7 @@ pub(super) struct Stored {
     requirements: HashMap<i64, Requirements>,
     handlers: HashMap<i64, String>,
     schedulers: HashMap<i64, String>,
-    families: HashMap<u32, String>,
+    families: HashMap<i64, String>,
     /// The row of each file of the plan, 0 if it has none, and whether it is at another place now.
     pub(super) files: Vec<(i64, bool)>,
     pub(super) has_moved_files: bool,
@@ -41,46 +42,16 @@ impl Stored {
         plan: &Plan,
         files: &[FileFact],
     ) -> Result<Self, Failed> {
-        let mut statement = db.prepare_cached(
-            "SELECT id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds
-             FROM resource_requirements WHERE workflow_id = ?1",
-        )?;
-        let rows = statement.query_map([id.0], |row| {
-            let size = |at| -> rusqlite::Result<Option<u64>> {
-                Ok(row.get::<_, Option<i64>>(at)?.map(|v| v as u64))
-            };
-            let requirements = Requirements {
-                name: row.get(1)?,
-                num_cpus: row.get(2)?,
-                num_gpus: row.get(3)?,
-                num_nodes: row.get(4)?,
-                memory: size(5)?.map(torc_model::units::Memory),
-                runtime: size(6)?.map(Runtime),
-            };
-            Ok((row.get(0)?, requirements))
-        })?;
-        let requirements = rows.collect::<Result<_, _>>()?;
-        let names = |table: &str| -> rusqlite::Result<HashMap<i64, String>> {
-            let sql = format!("SELECT id, name FROM {table} WHERE workflow_id = ?1");
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect()
-        };
-        let handlers = names("failure_handler")?;
-        let mut statement =
-            db.prepare_cached("SELECT number, name FROM family WHERE workflow_id = ?1")?;
-        let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let families = rows.collect::<Result<_, _>>()?;
+        let names = |named: Named| definitions::names(db, id, named);
+        let in_order = names(Named::Handlers)?;
         let files: Vec<(i64, bool)> = files.iter().map(|f| (f.id, f.has_moved)).collect();
         let data: HashMap<String, i64> =
-            names("user_data")?.into_iter().map(|(row, name)| (name, row)).collect();
+            names(Named::UserData)?.into_iter().map(|(row, name)| (name, row)).collect();
         let user_data =
             plan.user_data.iter().map(|d| data.get(&d.name).copied().unwrap_or(0)).collect();
         // The engine counts handlers in the order of their rows.
-        let mut in_order: Vec<i64> = handlers.keys().copied().collect();
-        in_order.sort_unstable();
         let default_before = head.settings.default_failure_handler;
-        let default_before = default_before.and_then(|at| handlers.get(in_order.get(at)?));
+        let default_before = default_before.and_then(|at| in_order.get(at)).map(|(_, name)| name);
         let default_now = plan.settings.default_failure_handler;
         let default_now = default_now.map(|at| &plan.failure_handlers[at].name);
         let (before, now) = (&head.settings.execution, &plan.settings.execution);
@@ -91,10 +62,10 @@ impl Stored {
             other_shell: before.shell != now.shell,
             common_env: head.settings.env.clone(),
             has_moved_files: files.iter().any(|(_, moved)| *moved),
-            schedulers: names("slurm_scheduler")?,
-            requirements,
-            handlers,
-            families,
+            schedulers: names(Named::Schedulers)?.into_iter().collect(),
+            requirements: definitions::requirements(db, id)?,
+            families: names(Named::Families)?.into_iter().collect(),
+            handlers: in_order.into_iter().collect(),
             files,
             user_data,
         })
@@ -123,7 +94,7 @@ impl Stored {
     pub(super) fn compare(
         &self,
         tx: &Tx<'_>,
-        row: &Row<'_>,
+        row: &Definition<'_>,
         plan: &Plan,
         job: &Job,
     ) -> Result<(Option<PlannedChange>, bool), Failed> {
@@ -135,18 +106,18 @@ impl Stored {
             is_new
         };
         let mut differs = self.other_settings;
-        let other_command = text(row, 1)? != Some(&job.command)
-            || text(row, 2)? != job.invocation_script.as_deref();
+        let other_command = row.command != Some(&job.command)
+            || row.invocation_script != job.invocation_script.as_deref();
         differs |= note(other_command, PlannedChange::Command);
         let steps = job.steps.as_ref().map(ToString::to_string);
-        let before = text(row, 3)?;
+        let before = row.steps;
         if steps.as_deref() != before {
             let before: Option<Value> = before.map(parse).transpose()?;
             note(before != job.steps, PlannedChange::Steps);
             differs = true;
         }
         let extra = if job.extra.is_default() { None } else { json(Some(&*job.extra))? };
-        let before = text(row, 4)?;
+        let before = row.extra;
         let is_same_extra = extra.as_deref() == before;
         if !is_same_extra || self.other_env || self.other_shell {
             let before: JobExtra = before.map(parse).transpose()?.unwrap_or_default();
@@ -159,31 +130,28 @@ impl Stored {
             note(other_shell || before.strictness != job.extra.strictness, PlannedChange::Success);
             note(map_role(&before) != map_role(&job.extra), PlannedChange::Map);
             if !is_same_extra {
-                let id = JobId(row.get(0)?);
-                let timeout = timeout(tx.db, id, before.timeout, job.extra.timeout)?;
+                let timeout = timeout(tx.db, row.id, before.timeout, job.extra.timeout)?;
                 differs |= JobExtra { timeout, ..(*job.extra).clone() } != before;
             }
         }
         let standard = Requirements::default();
-        let row_of: Option<i64> = row.get(5)?;
-        let before = row_of.and_then(|r| self.requirements.get(&r)).unwrap_or(&standard);
+        let before = row.requirements.and_then(|r| self.requirements.get(&r)).unwrap_or(&standard);
         let now = job.resource_requirements.map_or(&standard, |r| &plan.resource_requirements[r]);
-        if before != now || row_of.is_some() != job.resource_requirements.is_some() {
+        if before != now || row.requirements.is_some() != job.resource_requirements.is_some() {
             let matters = |r: &Requirements| (r.num_gpus, r.num_nodes);
             note(matters(before) != matters(now), PlannedChange::Requirements);
             differs = true;
         }
-        let handler: Option<i64> = row.get(6)?;
-        let handler = handler.and_then(|row| self.handlers.get(&row));
+        let handler = row.handler.and_then(|row| self.handlers.get(&row));
         differs |= handler != job.failure_handler.map(|at| &plan.failure_handlers[at].name);
         // A scheduler that the server chose stays where the spec names none.
-        let scheduler: Option<i64> = row.get(7)?;
-        let scheduler = scheduler.and_then(|row| self.schedulers.get(&row));
+        let scheduler = row.scheduler.and_then(|row| self.schedulers.get(&row));
         let wanted = job.scheduler.map(|at| &plan.slurm_schedulers[at].name);
         differs |= wanted.is_some() && scheduler != wanted;
-        differs |= row.get::<_, bool>(8)? != job.cancel_on_blocking_job_failure;
-        differs |= row.get::<_, i64>(9)? != job.priority;
-        differs |= self.families.get(&row.get(10)?) != plan.families.get(job.family as usize);
+        differs |= row.cancel_on_failure != job.cancel_on_blocking_job_failure;
+        differs |= row.priority != job.priority;
+        differs |=
+            self.families.get(&i64::from(row.family)) != plan.families.get(job.family as usize);
         Ok((change, differs))
     }
 }
@@ -218,11 +186,6 @@ pub fn timeout(
     if asked >= now {
         return Ok(Some(asked));
     }
-    let raised: Option<i64> = db
-        .prepare_cached(
-            "SELECT to_value FROM adjustment WHERE job_id = ?1 AND field = 'timeout' ORDER BY id DESC LIMIT 1",
-        )?
-        .query_row(params![job.0], |row| row.get(0))
-        .optional()?;
+    let raised = definitions::raised_timeout(db, job)?;
     Ok(Some(if raised == i64::try_from(now.0).ok() { now } else { asked }))
 }

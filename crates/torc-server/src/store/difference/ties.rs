@@ -1,13 +1,14 @@
 //! What jobs depend on, read and write, as the plan says and as the rows say.
 
-use super::super::facts::{self, ItemKind};
+use super::super::facts::ItemKind;
+use super::super::journal::{definitions, files};
 use super::super::writer::Failed;
 use super::JobDefinitions;
 use super::stored::Stored;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_model::api::PlannedChange;
-use torc_model::ids::{JobId, WorkflowId};
+use torc_model::ids::WorkflowId;
 use torc_model::plan::Plan;
 
 impl JobDefinitions {
@@ -20,19 +21,19 @@ impl JobDefinitions {
         stored: &Stored,
     ) -> Result<(), Failed> {
         let mut known: Vec<(u32, ItemKind, i64)> = Vec::new();
-        facts::each_item(db, id, |job, kind, item| {
+        files::each_item(db, id, |job, kind, item| {
             known.extend(self.by_id.get(&job).map(|number| (*number, kind, item)));
         })?;
         known.sort_unstable();
         // Few jobs have files and are not in the plan: those that jobs have added.
-        let mut files: Option<HashMap<i64, u32>> = None;
+        let mut by_row: Option<HashMap<i64, u32>> = None;
         let (mut wanted, mut rest) = (Vec::new(), known.as_slice());
         for number in 0..self.list.len() {
             let count = rest.iter().take_while(|(of, ..)| *of as usize == number).count();
             let (known, others) = rest.split_at(count);
             rest = others;
             let Some(at) = self.list[number].plan else {
-                let files = files.get_or_insert_with(|| stored.files_by_row());
+                let files = by_row.get_or_insert_with(|| stored.files_by_row());
                 for (_, kind, row) in known {
                     let pair = files.get(row).map(|file| (number as u32, *file));
                     match kind {
@@ -125,16 +126,11 @@ impl JobDefinitions {
         id: WorkflowId,
     ) -> rusqlite::Result<Vec<Vec<u32>>> {
         let mut parents: Vec<Vec<u32>> = vec![Vec::new(); self.list.len()];
-        let mut statement = db.prepare_cached(
-            "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
-        )?;
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            let (job, parent) = (JobId(row.get(0)?), JobId(row.get(1)?));
+        definitions::each_parent(db, id, |job, parent| {
             if let (Some(job), Some(parent)) = (self.by_id.get(&job), self.by_id.get(&parent)) {
                 parents[*job as usize].push(*parent);
             }
-        }
+        })?;
         Ok(parents)
     }
 }

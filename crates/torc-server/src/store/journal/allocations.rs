@@ -2,10 +2,12 @@
 //! ([`AllocationLife`]); this reads its row, lets the engine take a step, and writes the row. No other
 //! module writes where an allocation stands.
 
+use super::load::parse;
 use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::{AllocationEvent, AllocationLife, Submission};
 use torc_model::ids::{ActionId, WorkflowId};
+use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
@@ -194,4 +196,97 @@ pub fn step_named(
         }
     }
     Ok(())
+}
+
+/// All of these.
+fn list(
+    db: &Connection,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<Vec<AllocationView>> {
+    let mut statement = db.prepare_cached(&format!("{COLUMNS} WHERE {condition}"))?;
+    statement.query_map(values, view)?.collect()
+}
+
+/// Allocations that wait and are not marked as unneeded, of one workflow or of all.
+pub fn waiting(db: &Connection, workflow: Option<i64>) -> rusqlite::Result<Vec<AllocationView>> {
+    let condition = "n.status IN ('planned', 'pending') AND n.unneeded_since_ms IS NULL
+         AND (?1 IS NULL OR n.workflow_id = ?1) ORDER BY n.id";
+    list(db, condition, [workflow])
+}
+
+/// The newest allocations of a workflow that are not marked as unneeded.
+pub fn newest(
+    db: &Connection,
+    workflow: WorkflowId,
+    most: i64,
+) -> rusqlite::Result<Vec<AllocationView>> {
+    let condition =
+        "n.workflow_id = ?1 AND n.unneeded_since_ms IS NULL ORDER BY n.id DESC LIMIT ?2";
+    list(db, condition, [workflow.0, most])
+}
+
+/// A workflow has allocations that have not begun.
+pub fn has_waiting(db: &Connection, workflow: WorkflowId) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT 1 FROM scheduled_compute_node WHERE workflow_id = ?1
+         AND status IN ('planned', 'submitting', 'pending')",
+    )?
+    .exists([workflow.0])
+}
+
+/// An allocation that waits and of which Slurm has said when it plans to start it.
+pub struct ExpectedAllocation {
+    /// Its row.
+    pub id: i64,
+    /// Row of its scheduler.
+    pub scheduler: i64,
+    /// When it should start.
+    pub start_ms: i64,
+    /// Each node has a runner of its own.
+    pub one_worker_per_node: bool,
+    /// What was asked for.
+    pub definition: SlurmScheduler,
+}
+
+/// Allocations of a workflow whose start Slurm has planned.
+pub fn expected(
+    db: &Connection,
+    workflow: WorkflowId,
+) -> rusqlite::Result<Vec<ExpectedAllocation>> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.id, n.scheduler_id, n.expected_start_ms, n.start_one_worker_per_node, s.definition
+         FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
+         WHERE n.workflow_id = ?1 AND n.status = 'pending' AND n.expected_start_ms IS NOT NULL ORDER BY n.id",
+    )?;
+    let rows = statement.query_map([workflow.0], |row| {
+        Ok(ExpectedAllocation {
+            id: row.get(0)?,
+            scheduler: row.get(1)?,
+            start_ms: row.get(2)?,
+            one_worker_per_node: row.get(3)?,
+            definition: parse(&row.get::<_, String>(4)?)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// What a scheduler asks for, and the settings of its workflow.
+pub fn scheduler(db: &Connection, id: i64) -> rusqlite::Result<(SlurmScheduler, Settings)> {
+    db.prepare_cached(
+        "SELECT s.definition, w.settings FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
+         WHERE s.id = ?1",
+    )?
+    .query_row([id], |row| {
+        Ok((parse(&row.get::<_, String>(0)?)?, parse(&row.get::<_, String>(1)?)?))
+    })
+}
+
+/// Errors of actions of a workflow that were to ask for nodes.
+pub fn failed_requests(db: &Connection, workflow: WorkflowId) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare_cached(
+        "SELECT error FROM workflow_action WHERE workflow_id = ?1 AND state = 'failed' AND error IS NOT NULL
+         AND what ->> 'action_type' = 'schedule_nodes' ORDER BY id",
+    )?;
+    statement.query_map([workflow.0], |row| row.get(0))?.collect()
 }

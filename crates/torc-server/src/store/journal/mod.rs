@@ -1,19 +1,30 @@
-//! The journal: every statement that writes what the engine decides on, and nothing else decides here.
+//! The journal: every statement of the writer, which reads and writes the state that the engine decides on. Nothing
+//! decides here.
 //!
-//! `changes` writes the engine's `Change`s. The other files write rows that bring what the engine does
-//! not keep (texts of a plan, who a runner is, what a verdict says), each a function per statement.
-//! What is written elsewhere in the store is no state of the engine: tokens, groups, webhooks,
-//! sessions, what was seen of files, what is known of failures. A test holds this.
+//! `load` makes the engine's state of the rows, and `changes` writes the engine's `Change`s. The other files hold rows
+//! that bring what the engine does not keep (texts of a plan, who a runner is, what a verdict says, tokens, the
+//! outbox), each a function per statement that is named for what it writes or answers. What clients list is read in
+//! `store/read`. A test holds that no SQL stands elsewhere.
 
+pub mod access;
 mod actions;
 pub mod allocations;
+pub mod attempts;
 mod changes;
+pub mod definitions;
+pub mod failures;
+pub mod files;
 mod jobs;
+pub mod knowledge;
 mod limits;
+pub mod load;
+pub mod lookups;
+pub mod meta;
+pub mod outbox;
 mod plan_rows;
-mod runners;
-mod verdicts;
-mod workflows;
+pub mod runners;
+pub mod verdicts;
+pub mod workflows;
 
 pub use actions::{ActionRow, delete_action, insert_action};
 pub use changes::{

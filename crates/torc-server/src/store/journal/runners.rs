@@ -1,7 +1,9 @@
-//! Rows of runners and pool runners as they come. What becomes of runners are `Change`s.
+//! Rows of runners and pool runners. What becomes of runners are `Change`s.
 
 use super::json;
+use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, params};
+use std::collections::HashMap;
 use torc_model::api::{Capacity, RegisterPoolRunner, RunnerScheduler};
 use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{RunnerKind, RunnerOrder};
@@ -153,4 +155,79 @@ pub fn put_share(db: &Connection, user: &str, weight: f64) -> rusqlite::Result<(
     )?
     .execute(params![user, weight])?;
     Ok(())
+}
+
+/// The runners that a workflow has had, with the directories of their output.
+pub fn directories(
+    db: &Connection,
+    workflow: WorkflowId,
+) -> rusqlite::Result<Vec<(RunnerId, String)>> {
+    let mut statement =
+        db.prepare_cached("SELECT id, output_dir FROM compute_node WHERE workflow_id = ?1")?;
+    let rows = statement.query_map([workflow.0], |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))?;
+    rows.collect()
+}
+
+/// Hosts and capacities of the runners that a workflow has had, the newest first: all, or those in allocations of a
+/// scheduler.
+pub fn capacities(
+    db: &Connection,
+    workflow: WorkflowId,
+    scheduler: Option<i64>,
+    most: i64,
+) -> rusqlite::Result<Vec<(String, Capacity)>> {
+    let mut statement = db.prepare_cached(
+        "SELECT hostname, capacity FROM compute_node WHERE workflow_id = ?1 AND kind <> 'recovery'
+         AND (?2 IS NULL OR scheduler_config_id = ?2) ORDER BY id DESC LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![workflow.0, scheduler, most], |row| {
+        Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?))
+    })?;
+    rows.collect()
+}
+
+/// A pool runner, as its row has it.
+pub struct PoolRunnerRow {
+    /// Whose token it has; None: that of the server's owner.
+    pub user: Option<String>,
+    /// Its host.
+    pub host: String,
+    /// What it has.
+    pub capacity: Capacity,
+    /// Its label.
+    pub label: Option<String>,
+    /// What a person asked of it.
+    pub ordered: Option<RunnerOrder>,
+    /// It has left.
+    pub has_ended: bool,
+}
+
+/// One pool runner, also one that has left.
+pub fn pool_runner(db: &Connection, id: PoolRunnerId) -> rusqlite::Result<Option<PoolRunnerRow>> {
+    db.prepare_cached(
+        "SELECT user, hostname, capacity, label, ordered, ended_ms IS NOT NULL FROM pool_runner WHERE id = ?1",
+    )?
+    .query_row([id.0], |row| {
+        Ok(PoolRunnerRow {
+            user: row.get(0)?,
+            host: row.get(1)?,
+            capacity: parse(&row.get::<_, String>(2)?)?,
+            label: row.get(3)?,
+            ordered: row.get::<_, Option<String>>(4)?.as_deref().and_then(RunnerOrder::parse),
+            has_ended: row.get(5)?,
+        })
+    })
+    .optional()
+}
+
+/// Pool runners that have not left.
+pub fn live_pool_runners(db: &Connection) -> rusqlite::Result<Vec<PoolRunnerId>> {
+    let mut statement = db.prepare_cached("SELECT id FROM pool_runner WHERE ended_ms IS NULL")?;
+    statement.query_map([], |row| row.get(0).map(PoolRunnerId))?.collect()
+}
+
+/// The weights of users' shares of pool runners that were set.
+pub fn shares(db: &Connection) -> rusqlite::Result<HashMap<String, f64>> {
+    let mut statement = db.prepare_cached("SELECT user, weight FROM user_share")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }

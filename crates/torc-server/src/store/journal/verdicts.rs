@@ -1,9 +1,12 @@
 //! Rows of verdicts and remedies: what was decided about failures, and how that went.
 
 use super::json;
-use rusqlite::{Connection, params};
-use torc_model::ids::{JobId, WorkflowId};
-use torc_model::recovery::{Change, ClassificationState, RetryOutcome, Verdict};
+use super::load::parse;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use std::collections::HashMap;
+use torc_engine::AwaitedRetry;
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::recovery::{Change, ClassificationState, RetryOutcome, Tried, Verdict};
 
 /// A verdict on a failure.
 pub struct VerdictRow<'a> {
@@ -211,4 +214,57 @@ pub fn insert_round(
     )?
     .execute(params![workflow.0, run, by, jobs as i64, now])?;
     Ok(())
+}
+
+/// How many verdicts of a workflow people have accepted or rejected.
+pub fn count_decided(db: &Connection, workflow: WorkflowId) -> rusqlite::Result<i64> {
+    db.prepare_cached(
+        "SELECT count(*) FROM classification WHERE workflow_id = ?1 AND decided_ms IS NOT NULL",
+    )?
+    .query_row([workflow.0], |row| row.get(0))
+}
+
+/// A retry whose outcome is awaited, and what it tries.
+pub fn awaited(
+    db: &Connection,
+    asked: AskedIn,
+    row: i64,
+) -> rusqlite::Result<Option<(AwaitedRetry, Tried)>> {
+    let tried = match asked {
+        AskedIn::Classification => "changes",
+        AskedIn::Remedy => "action",
+    };
+    let sql = format!(
+        "SELECT follows, fingerprint, run_id, {tried} FROM {} WHERE id = ?1",
+        asked.table()
+    );
+    let read = |row: &Row<'_>| {
+        let awaited = AwaitedRetry {
+            follows: AttemptId(row.get(0)?),
+            fingerprint: row.get(1)?,
+            run: row.get(2)?,
+        };
+        let text: String = row.get(3)?;
+        let tried = match asked {
+            AskedIn::Classification => Tried::by(&parse::<Vec<Change>>(&text)?),
+            AskedIn::Remedy => Tried::parse(&text).unwrap_or(Tried::Again),
+        };
+        Ok((awaited, tried))
+    };
+    db.prepare_cached(&sql)?.query_row([row], read).optional()
+}
+
+/// Retries that have not ended yet, by job.
+pub fn open_retries(db: &Connection, asked: AskedIn) -> rusqlite::Result<HashMap<JobId, i64>> {
+    let is_retry = match asked {
+        AskedIn::Classification => "action = 'retry' AND state = 'applied'",
+        AskedIn::Remedy => "true",
+    };
+    let sql = format!(
+        "SELECT job_id, id FROM {} WHERE {is_retry} AND outcome IS NULL ORDER BY id",
+        asked.table()
+    );
+    let mut statement = db.prepare(&sql)?;
+    let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+    rows.collect()
 }

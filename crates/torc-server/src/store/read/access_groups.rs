@@ -6,16 +6,11 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use torc_model::api::{AccessGroupView, GroupRole, MemberView};
 use torc_model::ids::WorkflowId;
 
-const COLUMNS: &str = "SELECT g.id, g.name, g.description, g.created_ms, \
+/// Groups; a condition follows.
+pub const ACCESS_GROUPS: &str = "SELECT g.id, g.name, g.description, g.created_ms, \
     (SELECT count(*) FROM access_group_member m WHERE m.group_id = g.id) AS member_count, \
     (SELECT count(*) FROM workflow_access_group w WHERE w.group_id = g.id) AS workflow_count \
     FROM access_group g";
-/// One group, by its id.
-pub const ACCESS_GROUP: &str = "SELECT g.id, g.name, g.description, g.created_ms, \
-    (SELECT count(*) FROM access_group_member m WHERE m.group_id = g.id) AS member_count, \
-    (SELECT count(*) FROM workflow_access_group w WHERE w.group_id = g.id) AS workflow_count \
-    FROM access_group g WHERE g.id = ?1";
-
 /// A row of a group.
 pub fn access_group_view(row: &Row<'_>) -> rusqlite::Result<AccessGroupView> {
     Ok(AccessGroupView {
@@ -36,7 +31,7 @@ impl Reader {
     ) -> Result<Vec<AccessGroupView>, ReadError> {
         self.read(move |connection| {
             let sql = format!(
-                "{COLUMNS} WHERE ?1 IS NULL OR EXISTS (SELECT 1 FROM access_group_member m \
+                "{ACCESS_GROUPS} WHERE ?1 IS NULL OR EXISTS (SELECT 1 FROM access_group_member m \
                  WHERE m.group_id = g.id AND m.user = ?1) ORDER BY g.name"
             );
             let mut statement = connection.prepare_cached(&sql)?;
@@ -54,7 +49,7 @@ impl Reader {
     ) -> Result<AccessGroupView, ReadError> {
         self.read(move |connection| {
             let sql = format!(
-                "{ACCESS_GROUP} AND (?2 IS NULL OR EXISTS (SELECT 1 FROM access_group_member m \
+                "{ACCESS_GROUPS} WHERE g.id = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM access_group_member m \
                  WHERE m.group_id = g.id AND m.user = ?2))"
             );
             let mut statement = connection.prepare_cached(&sql)?;
@@ -89,7 +84,7 @@ impl Reader {
     ) -> Result<Vec<AccessGroupView>, ReadError> {
         self.read(move |connection| {
             let sql = format!(
-                "{COLUMNS} JOIN workflow_access_group s ON s.group_id = g.id \
+                "{ACCESS_GROUPS} JOIN workflow_access_group s ON s.group_id = g.id \
                  WHERE s.workflow_id = ?1 ORDER BY g.name"
             );
             let mut statement = connection.prepare_cached(&sql)?;

@@ -85,9 +85,7 @@ impl Reader {
                 .prepare_cached(sql)?
                 .query_map([id], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
-            let beside: Option<String> = connection
-                .prepare_cached("SELECT directory FROM workflow WHERE id = ?")?
-                .query_row([allocation.workflow_id.0], |row| row.get(0))?;
+            let beside = super::files::directory(connection, allocation.workflow_id)?;
             directories.extend(beside.map(|directory| format!("{directory}/output")));
             let job = allocation.slurm_job_id.unwrap_or_default();
             Ok((directories, format!("slurm_output_{}_sl{job}", allocation.name)))

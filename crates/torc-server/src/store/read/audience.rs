@@ -84,50 +84,42 @@ pub enum Thing {
 }
 
 impl Thing {
-    /// As a word of the API, and the question for its workflow.
-    fn lookup(self) -> (&'static str, &'static str) {
+    /// As a word of the API, and its table.
+    fn place(self) -> (&'static str, &'static str) {
         match self {
-            Self::Workflow => ("workflow", "SELECT id FROM workflow WHERE id = ?"),
-            Self::Job => ("job", "SELECT workflow_id FROM job WHERE id = ?"),
-            Self::Attempt => ("attempt", "SELECT workflow_id FROM attempt WHERE id = ?"),
-            Self::Runner => ("compute node", "SELECT workflow_id FROM compute_node WHERE id = ?"),
-            Self::Action => ("action", "SELECT workflow_id FROM workflow_action WHERE id = ?"),
-            Self::File => ("file", "SELECT workflow_id FROM file WHERE id = ?"),
-            Self::UserData => ("user data", "SELECT workflow_id FROM user_data WHERE id = ?"),
-            Self::Requirements => (
-                "resource requirements",
-                "SELECT workflow_id FROM resource_requirements WHERE id = ?",
-            ),
-            Self::FailureHandler => {
-                ("failure handler", "SELECT workflow_id FROM failure_handler WHERE id = ?")
-            }
-            Self::Scheduler => {
-                ("slurm scheduler", "SELECT workflow_id FROM slurm_scheduler WHERE id = ?")
-            }
-            Self::Allocation => (
-                "scheduled compute node",
-                "SELECT workflow_id FROM scheduled_compute_node WHERE id = ?",
-            ),
-            Self::Classification => {
-                ("classification", "SELECT workflow_id FROM classification WHERE id = ?")
-            }
+            Self::Workflow => ("workflow", "workflow"),
+            Self::Job => ("job", "job"),
+            Self::Attempt => ("attempt", "attempt"),
+            Self::Runner => ("compute node", "compute_node"),
+            Self::Action => ("action", "workflow_action"),
+            Self::File => ("file", "file"),
+            Self::UserData => ("user data", "user_data"),
+            Self::Requirements => ("resource requirements", "resource_requirements"),
+            Self::FailureHandler => ("failure handler", "failure_handler"),
+            Self::Scheduler => ("slurm scheduler", "slurm_scheduler"),
+            Self::Allocation => ("scheduled compute node", "scheduled_compute_node"),
+            Self::Classification => ("classification", "classification"),
         }
+    }
+
+    /// The workflow that it belongs to.
+    pub fn workflow(self, connection: &Connection, id: i64) -> Result<WorkflowId, ReadError> {
+        let column = if self == Self::Workflow { "id" } else { "workflow_id" };
+        let sql = format!("SELECT {column} FROM {} WHERE id = ?", self.place().1);
+        let found = super::page::find(connection, &sql, id)?;
+        found.map(WorkflowId).ok_or_else(|| self.not_found(id))
     }
 
     /// It is not there, or the caller may not know that it is.
     pub fn not_found(self, id: i64) -> ReadError {
-        ReadError::NotFound { what: self.lookup().0, id }
+        ReadError::NotFound { what: self.place().0, id }
     }
 }
 
 impl Reader {
     /// The workflow that a thing belongs to.
     pub async fn workflow_of(&self, thing: Thing, id: i64) -> Result<WorkflowId, ReadError> {
-        self.read(move |connection| {
-            let found = super::page::find(connection, thing.lookup().1, id)?;
-            found.map(WorkflowId).ok_or_else(|| thing.not_found(id))
-        })
-        .await
+        self.read(move |connection| thing.workflow(connection, id)).await
     }
 
     /// Who may see a workflow; None: there is none.

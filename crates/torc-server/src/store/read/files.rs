@@ -2,7 +2,7 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader};
-use rusqlite::{OptionalExtension as _, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 use torc_model::api::{FileView, Page};
 use torc_model::ids::WorkflowId;
 
@@ -46,6 +46,13 @@ pub enum WritingJob {
     },
 }
 
+/// The directory of a workflow.
+pub fn directory(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT directory FROM workflow WHERE id = ?")?
+        .query_row([id.0], |row| row.get(0))
+}
+
 impl Reader {
     /// One page of files.
     pub async fn list_files(
@@ -81,8 +88,7 @@ impl Reader {
         files: Vec<i64>,
     ) -> Result<(Option<String>, Vec<WritingJob>), ReadError> {
         self.read(move |connection| {
-            let sql = "SELECT directory FROM workflow WHERE id = ?";
-            let directory = connection.prepare_cached(sql)?.query_row([workflow.0], |row| row.get(0))?;
+            let directory = directory(connection, workflow)?;
             let sql = "SELECT i.job_id, (SELECT max(a.ended_ms) FROM attempt a WHERE a.job_id = i.job_id AND a.state = 'completed') \
                        FROM job_item i JOIN job j ON j.id = i.job_id \
                        WHERE j.workflow_id = ?1 AND i.kind = 'output_file' AND i.item_id = ?2 LIMIT 1";

@@ -1,6 +1,7 @@
 //! What `/metrics` shows of the database: few numbers, none of which takes longer the more has ended.
 
 use super::runners::lease_begin;
+use super::workflows::COUNT_ACTIVE;
 use super::{ReadError, Reader};
 use crate::disk::{self, Space};
 use rusqlite::Connection;
@@ -101,9 +102,7 @@ fn gauges(connection: &Connection, now_ms: i64) -> rusqlite::Result<Gauges> {
     let page: i64 = number("PRAGMA page_size")?;
     Ok(Gauges {
         workflows,
-        active_workflows: number(
-            "SELECT count(*) FROM workflow WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0",
-        )?,
+        active_workflows: number(COUNT_ACTIVE)?,
         runners,
         quarantined_runners: number(
             "SELECT count(*) FROM compute_node WHERE ended_ms IS NULL AND quarantine IS NOT NULL",

@@ -67,10 +67,8 @@ impl Reader {
     /// The jobs up to `hops` steps before and behind one, laid out.
     pub async fn graph_around(&self, job: JobId, hops: usize) -> Result<GraphView, ReadError> {
         self.read(move |connection| {
-            let id: Option<i64> =
-                super::page::find(connection, "SELECT workflow_id FROM job WHERE id = ?", job.0)?;
-            let id = id.ok_or(ReadError::NotFound { what: "job", id: job.0 })?;
-            around(connection, WorkflowId(id), &[job.0], hops)
+            let id = super::Thing::Job.workflow(connection, job.0)?;
+            around(connection, id, &[job.0], hops)
         })
         .await
     }

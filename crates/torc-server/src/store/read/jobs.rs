@@ -200,11 +200,7 @@ impl Reader {
 
     /// The workflow of a job.
     pub async fn workflow_of_job(&self, id: JobId) -> Result<WorkflowId, ReadError> {
-        self.read(move |connection| {
-            let found = page::find(connection, "SELECT workflow_id FROM job WHERE id = ?", id.0)?;
-            found.map(WorkflowId).ok_or(ReadError::NotFound { what: "job", id: id.0 })
-        })
-        .await
+        self.workflow_of(super::Thing::Job, id.0).await
     }
 }
 

@@ -38,7 +38,7 @@ mod usage;
 mod user_data;
 mod workflows;
 
-pub(super) use access_groups::{ACCESS_GROUP, access_group_view};
+pub(super) use access_groups::{ACCESS_GROUPS, access_group_view};
 pub use actions::ActionFilter;
 pub use allocations::AllocationFilter;
 pub use attempts::{AttemptFilter, AttemptLogs, SampledAttempt};

@@ -195,6 +195,12 @@ impl List {
     }
 }
 
+/// Numbers as one value, for `IN (SELECT value FROM json_each(?))`.
+pub fn numbers<'a>(all: impl IntoIterator<Item = &'a i64>) -> String {
+    let all: Vec<String> = all.into_iter().map(i64::to_string).collect();
+    format!("[{}]", all.join(","))
+}
+
 /// A column with JSON text, or NULL.
 pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;

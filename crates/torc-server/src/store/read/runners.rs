@@ -1,20 +1,17 @@
 //! Runners (`compute_nodes` on the wire).
 
 use super::page::{self, Filter, List, Paging};
-use super::{Audience, ReadError, Reader};
+use super::{Audience, ReadError, Reader, Thing};
 use crate::store::LEASE_SECONDS;
-use rusqlite::Row;
-use torc_model::api::{Page, RunnerScheduler, RunnerView};
+use rusqlite::{Connection, Row};
+use std::collections::{BTreeSet, HashMap};
+use torc_model::api::{Page, RunnerScheduler, RunnerUse, RunnerView};
+use torc_model::class::{Class, Room};
 use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::status::{RunnerKind, RunnerOrder, RunnerState};
 
-/// A live attempt is found through the jobs that runners hold, which are few, not through the
-/// queue.
 const LIST: List = List {
-    rows: "SELECT n.*, CASE WHEN n.ended_ms IS NULL THEN (SELECT count(*) FROM job j JOIN attempt a \
-           ON a.workflow_id = j.workflow_id AND a.job_id = j.id AND a.ended_ms IS NULL \
-           WHERE j.workflow_id = n.workflow_id AND j.status IN (3, 4) AND a.compute_node_id = n.id) ELSE 0 END AS held \
-           FROM compute_node n",
+    rows: "SELECT n.* FROM compute_node n",
     table: "compute_node n",
     key: "n.id",
     sorts: &[
@@ -52,7 +49,9 @@ impl Reader {
                 .seen_by("n.workflow_id", &filter.audience)
                 .with("n.hostname = ?", filter.hostname)
                 .with("(n.ended_ms IS NULL) = ?", filter.is_active);
-            LIST.page(connection, filter, &paging, |row| view(row, now_ms))
+            let mut page = LIST.page(connection, filter, &paging, |row| view(row, now_ms))?;
+            tell_use(connection, &mut page.items)?;
+            Ok(page)
         })
         .await
     }
@@ -60,25 +59,61 @@ impl Reader {
     /// One runner, as of `now_ms`.
     pub async fn get_runner(&self, id: RunnerId, now_ms: i64) -> Result<RunnerView, ReadError> {
         self.read(move |connection| {
-            LIST.get(connection, "compute node", id.0, |row| view(row, now_ms))
+            let mut found = LIST.get(connection, "compute node", id.0, |row| view(row, now_ms))?;
+            tell_use(connection, std::slice::from_mut(&mut found))?;
+            Ok(found)
         })
         .await
     }
 
     /// The workflow of a runner.
     pub async fn workflow_of_runner(&self, id: RunnerId) -> Result<WorkflowId, ReadError> {
-        self.read(move |connection| {
-            let found =
-                page::find(connection, "SELECT workflow_id FROM compute_node WHERE id = ?", id.0)?;
-            found.map(WorkflowId).ok_or(ReadError::NotFound { what: "compute node", id: id.0 })
-        })
-        .await
+        self.workflow_of(Thing::Runner, id.0).await
     }
 }
 
 /// Runners seen since then are in contact.
 pub fn lease_begin(now_ms: i64) -> i64 {
     now_ms.saturating_sub(LEASE_SECONDS * 1000)
+}
+
+/// Adds what live runners hold. One statement for all of them: live attempts are found through the jobs
+/// that runners hold, which are few, not through the queue, and jobs with equal needs are one row.
+fn tell_use(connection: &Connection, runners: &mut [RunnerView]) -> Result<(), ReadError> {
+    let live = runners.iter().filter(|runner| runner.ended_ms.is_none());
+    let workflows: BTreeSet<i64> = live.map(|runner| runner.workflow_id.0).collect();
+    if workflows.is_empty() {
+        return Ok(());
+    }
+    let at: HashMap<i64, usize> =
+        runners.iter().enumerate().map(|(at, runner)| (runner.id.0, at)).collect();
+    let sql = "SELECT a.compute_node_id, coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.num_gpus, r.num_gpus, 0), \
+                      coalesce(r.num_nodes, 1), coalesce(j.memory_bytes, r.memory_bytes, 0), count(*) \
+               FROM job j JOIN attempt a ON a.workflow_id = j.workflow_id AND a.job_id = j.id AND a.ended_ms IS NULL \
+               LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+               WHERE j.workflow_id IN (SELECT value FROM json_each(?)) AND j.status IN (3, 4) \
+               GROUP BY 1, 2, 3, 4, 5";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([page::numbers(&workflows)])?;
+    while let Some(row) = rows.next()? {
+        let holder: Option<i64> = row.get(0)?;
+        let runner = holder.and_then(|id| at.get(&id)).and_then(|at| runners.get_mut(*at));
+        let Some(runner) = runner.filter(|runner| runner.ended_ms.is_none()) else { continue };
+        let class = Class {
+            cpus: row.get(1)?,
+            gpus: row.get(2)?,
+            nodes: row.get(3)?,
+            memory: Some(row.get::<_, i64>(4)?.unsigned_abs()),
+            ..Class::default()
+        };
+        let count: i64 = row.get(5)?;
+        let each = Room::of(&runner.capacity).share(&class);
+        runner.held += count;
+        runner.used.num_cpus += each.num_cpus.saturating_mul(count);
+        runner.used.memory_bytes += each.memory_bytes.saturating_mul(count);
+        runner.used.num_gpus += each.num_gpus.saturating_mul(count);
+    }
+    Ok(())
 }
 
 fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
@@ -103,7 +138,8 @@ fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
         ended_ms,
         end_reason: row.get("end_reason")?,
         scheduler: scheduler(row)?,
-        held: row.get("held")?,
+        held: 0,
+        used: RunnerUse::default(),
         quarantine: row.get("quarantine")?,
         ordered: page::maybe_word(row, "ordered", RunnerOrder::parse)?,
     })

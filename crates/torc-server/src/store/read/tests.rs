@@ -3,6 +3,7 @@
 use super::*;
 use crate::boot::{Database, Options};
 use rusqlite::Connection;
+use torc_model::api::RunnerUse;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause, JobStatus, RunnerState};
@@ -222,6 +223,23 @@ async fn events_follow_a_cursor() {
 }
 
 #[tokio::test]
+async fn live_runners_show_what_their_attempts_hold() {
+    let Fixture { reader, database, .. } = &fixture();
+    let page = reader.list_runners(RunnerFilter::default(), all(), NOW).await.unwrap();
+    let holds = RunnerUse { num_cpus: 8, memory_bytes: 16 << 30, num_gpus: 1 };
+    let used: Vec<_> = page.items.iter().map(|runner| runner.used).collect();
+    assert_eq!(used, [holds, RunnerUse::default(), RunnerUse::default()]);
+    assert_eq!(reader.get_runner(RunnerId(1), NOW).await.unwrap().used, holds);
+    // A job on several nodes takes whole ones.
+    let spread =
+        r#"{"num_cpus": 6, "memory_bytes": 100, "num_gpus": 2, "num_nodes": 3, "spreads": true}"#;
+    let sql = "UPDATE compute_node SET capacity = ?1 WHERE id = 1";
+    database.writer.execute(sql, [spread]).unwrap();
+    let holds = RunnerUse { num_cpus: 12, memory_bytes: 200, num_gpus: 4 };
+    assert_eq!(reader.get_runner(RunnerId(1), NOW).await.unwrap().used, holds);
+}
+
+#[tokio::test]
 async fn runners_show_whether_they_are_in_contact() {
     let Fixture { reader, .. } = &fixture();
     let page = reader.list_runners(RunnerFilter::default(), all(), NOW).await.unwrap();
@@ -232,7 +250,8 @@ async fn runners_show_whether_they_are_in_contact() {
     );
     let active = RunnerFilter { is_active: Some(true), ..RunnerFilter::default() };
     assert_eq!(reader.list_runners(active, all(), NOW).await.unwrap().total_count, 2);
-    assert_eq!(reader.get_runner(RunnerId(1), NOW).await.unwrap().capacity.num_cpus, 4);
+    let one = reader.get_runner(RunnerId(1), NOW).await.unwrap();
+    assert_eq!((one.capacity.num_cpus, one.held), (4, 1));
     assert_eq!(reader.workflow_of_runner(RunnerId(2)).await.unwrap(), WorkflowId(1));
 }
 

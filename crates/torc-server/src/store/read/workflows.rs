@@ -66,6 +66,10 @@ pub struct WorkflowFilter {
     pub is_archived: Option<bool>,
 }
 
+/// How many workflows have begun and are not complete.
+pub const COUNT_ACTIVE: &str =
+    "SELECT count(*) FROM workflow WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0";
+
 impl Reader {
     /// One page of workflows.
     pub async fn list_workflows(
@@ -210,8 +214,7 @@ impl Reader {
     /// How many workflows have begun and are not complete.
     pub async fn count_active_workflows(&self) -> Result<i64, ReadError> {
         self.read(|connection| {
-            let sql = "SELECT count(*) FROM workflow WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0";
-            Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+            Ok(connection.prepare_cached(COUNT_ACTIVE)?.query_row([], |row| row.get(0))?)
         })
         .await
     }

@@ -13,7 +13,7 @@ use torc_model::status::{
 type Meaning<T> = (&'static str, fn(T) -> bool);
 
 /// What SQL asks of `job.status`, and which statuses that means.
-const ABOUT_JOBS: [Meaning<JobStatus>; 17] = [
+const ABOUT_JOBS: [Meaning<JobStatus>; 16] = [
     ("< 5", |s| !s.is_final() && s != JobStatus::PendingFailed),
     ("<> 5", |s| s != JobStatus::Completed),
     ("<> 9", |s| s != JobStatus::Disabled),
@@ -29,7 +29,6 @@ const ABOUT_JOBS: [Meaning<JobStatus>; 17] = [
     ("IN (3, 4, 6, 8, 10)", |s| s.is_held() || is_failure(s)),
     ("IN (6, 8, 10)", is_failure),
     ("NOT IN (2, 3, 4)", |s| !s.is_held() && s != JobStatus::Ready),
-    ("NOT IN (5, 6, 7, 8, 9)", |s| !s.is_final()),
     ("NOT IN (5, 9)", |s| !s.satisfies()),
 ];
 

@@ -1,13 +1,12 @@
 //! Why no runner is there: what became of the nodes that were asked for, and what the job would
 //! need.
 
-use super::super::journal::allocations::{COLUMNS, view};
-use super::super::load::parse;
+use super::super::journal::definitions::{self, Named};
+use super::super::journal::{allocations, runners};
 use super::super::unneeded;
 use super::super::writer::{Failed, Tx};
 use std::collections::BTreeSet;
 use torc_engine::{Class, Explanation, JobIx};
-use torc_model::api::Capacity;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::state::never_starts;
 use torc_model::slurm::wire::AllocationView;
@@ -16,6 +15,9 @@ use torc_model::status::{AllocationEnd, AllocationStatus};
 /// At most so many lines about things that are all alike.
 const MOST: usize = 5;
 
+/// Runners that were there which are looked at.
+const LOOKED_AT: i64 = 100;
+
 /// Says more than that no runner is there.
 pub(super) fn explain(
     tx: &mut Tx<'_>,
@@ -23,13 +25,7 @@ pub(super) fn explain(
     index: JobIx,
     told: &mut Explanation,
 ) -> Result<(), Failed> {
-    let schedulers: Vec<(i64, String)> = {
-        let mut statement = tx.db.prepare_cached(
-            "SELECT id, name FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id",
-        )?;
-        let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect::<Result<_, _>>()?
-    };
+    let schedulers = definitions::names(tx.db, id, Named::Schedulers)?;
     match schedulers.is_empty() {
         true => earlier_runners(tx, id, index, told),
         false => slurm(tx, id, index, &schedulers, told),
@@ -43,15 +39,8 @@ fn earlier_runners(
     index: JobIx,
     told: &mut Explanation,
 ) -> Result<(), Failed> {
-    let seen: Vec<(String, String)> = {
-        let sql = "SELECT hostname, capacity FROM compute_node WHERE workflow_id = ?1 ORDER BY id DESC LIMIT 100";
-        let mut statement = tx.db.prepare_cached(sql)?;
-        let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect::<Result<_, _>>()?
-    };
     let mut hosts = BTreeSet::new();
-    for (host, capacity) in seen {
-        let capacity: Capacity = parse(&capacity)?;
+    for (host, capacity) in runners::capacities(tx.db, id, None, LOOKED_AT)? {
         let Some(lacks) = tx.workflow(id)?.lacking(index, &capacity) else {
             told.hints.push(format!("`torc run {id}` works on it"));
             return Ok(());
@@ -102,14 +91,7 @@ fn slurm(
         told.hints.extend([again, "or lower its `resource_requirements`".into()]);
         return Ok(());
     }
-    let rows: Vec<AllocationView> = {
-        let sql = format!(
-            "{COLUMNS} WHERE n.workflow_id = ?1 AND n.unneeded_since_ms IS NULL ORDER BY n.id DESC LIMIT 1000"
-        );
-        let mut statement = tx.db.prepare_cached(&sql)?;
-        let rows = statement.query_map([id.0], view)?;
-        rows.collect::<Result<_, _>>()?
-    };
+    let rows = allocations::newest(tx.db, id, 1000)?;
     let of_use: Vec<&AllocationView> =
         rows.iter().filter(|row| fitting.contains(&row.scheduler_id)).collect();
     let open: Vec<&&AllocationView> =
@@ -156,13 +138,7 @@ fn slurm(
         }
         None => {
             told.summary += "; Slurm has not been asked for nodes";
-            let failed: Vec<String> = {
-                let sql = "SELECT error FROM workflow_action WHERE workflow_id = ?1 AND state = 'failed' AND error IS NOT NULL
-                           AND what ->> 'action_type' = 'schedule_nodes' ORDER BY id";
-                let mut statement = tx.db.prepare_cached(sql)?;
-                let rows = statement.query_map([id.0], |row| row.get(0))?;
-                rows.collect::<Result<_, _>>()?
-            };
+            let failed = allocations::failed_requests(tx.db, id)?;
             let lines = failed
                 .into_iter()
                 .map(|error| format!("an action that was to ask for them failed: {error}"));

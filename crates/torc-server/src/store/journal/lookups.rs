@@ -39,9 +39,38 @@ pub fn workflow_of_job(db: &Connection, job: JobId) -> rusqlite::Result<Option<W
         .optional()
 }
 
-/// The name of a workflow; none: there is no such workflow.
-pub fn workflow_name(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
+/// The name of a workflow and whose it is. Both stand before its spec, so that they are found without reading it.
+pub fn name_and_user(
+    db: &Connection,
+    id: WorkflowId,
+) -> rusqlite::Result<Option<(String, String)>> {
+    db.prepare_cached("SELECT name, user FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+/// The run of a workflow.
+pub fn run_of(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT run_id FROM workflow WHERE id = ?1")?
         .query_row([id.0], |row| row.get(0))
         .optional()
+}
+
+/// The name of a workflow; none: there is no such workflow.
+pub fn workflow_name(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<String>> {
+    Ok(name_and_user(db, id)?.map(|(name, _)| name))
+}
+
+/// Files of a workflow are told by what they contain.
+pub fn compares_contents(db: &Connection, id: WorkflowId) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT coalesce(settings ->> 'compare_contents', 0) FROM workflow WHERE id = ?1",
+    )?
+    .query_row([id.0], |row| row.get(0))
+}
+
+/// What the user data was that a job read when it was last opened.
+pub fn input_hash(db: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached("SELECT input_hash FROM job WHERE id = ?1")?
+        .query_row([job.0], |row| row.get(0))
 }

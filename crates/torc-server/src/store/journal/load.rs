@@ -1,6 +1,7 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
-use super::writer::State;
+use super::{definitions, meta};
+use crate::store::writer::State;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashMap;
 use torc_engine::{
@@ -15,11 +16,12 @@ use torc_model::status::{
 
 /// The id of the database; a new database gets one.
 pub fn database_id(db: &Connection) -> rusqlite::Result<String> {
-    db.execute(
-        "INSERT INTO meta (key, value) VALUES ('database_id', lower(hex(randomblob(16)))) ON CONFLICT (key) DO NOTHING",
-        [],
-    )?;
-    db.query_row("SELECT value FROM meta WHERE key = 'database_id'", [], |row| row.get(0))
+    if let Some(known) = meta::get(db, "database_id")? {
+        return Ok(known);
+    }
+    let new = meta::random_text(db, 16)?;
+    meta::set(db, "database_id", &new)?;
+    Ok(new)
 }
 
 /// Names a runner's processes and files: unique among all servers.
@@ -35,12 +37,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         db.query_row(&format!("SELECT coalesce(max(id), 0) + 1 FROM {table}"), [], |row| row.get(0))
     };
     // What was the highest may be deleted by now.
-    let stored = |key: &str| -> rusqlite::Result<i64> {
-        let text: Option<String> = db
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
-            .optional()?;
-        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(1))
-    };
+    let stored = |key: &str| -> rusqlite::Result<i64> { Ok(meta::number(db, key)?.unwrap_or(1)) };
     // One search per workflow: events have no order among all of them.
     let next_event: i64 = db.query_row(
         "SELECT coalesce(max((SELECT max(e.id) FROM event e WHERE e.workflow_id = w.id)), 0) + 1 FROM workflow w",
@@ -82,7 +79,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         state.runners.insert(id, runner);
     }
     drop(statement);
-    super::crash_recovery::boot_state(db, &mut state)?;
+    crate::store::crash_recovery::boot_state(db, &mut state)?;
     // Limits are counted over all workflows, so those that hold something must be known from the
     // start.
     let mut statement =
@@ -142,7 +139,7 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
         ends,
     };
     let mut workflow = rows.restore();
-    super::map::restore(db, id, &mut workflow)?;
+    crate::store::map::restore(db, id, &mut workflow)?;
     Ok(Some(workflow))
 }
 
@@ -174,9 +171,9 @@ fn ends(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<(u32,
     rows.collect()
 }
 
-pub(super) type HandlerRows = (Vec<CompiledHandler>, HashMap<i64, HandlerIx>);
+pub type HandlerRows = (Vec<CompiledHandler>, HashMap<i64, HandlerIx>);
 
-pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<HandlerRows> {
+pub fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<HandlerRows> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id",
     )?;
@@ -210,17 +207,11 @@ fn jobs(
     }
     let index_of = |job: i64| ids.binary_search(&job).ok().map(JobIx::new);
     let mut parents: Vec<Vec<JobIx>> = vec![Vec::new(); ids.len()];
-    let mut statement = db.prepare_cached(
-        "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
-    )?;
-    for row in
-        statement.query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
-    {
-        let (job, parent) = row?;
-        if let (Some(job), Some(parent)) = (index_of(job), index_of(parent)) {
+    definitions::each_parent(db, id, |job, parent| {
+        if let (Some(job), Some(parent)) = (index_of(job.0), index_of(parent.0)) {
             parents[job.at()].push(parent);
         }
-    }
+    })?;
     let mut stored = Vec::with_capacity(ids.len());
     let mut statement = db.prepare_cached(
         "SELECT j.id, j.status, j.attempt_id, j.priority, j.position, j.failure_handler_id, j.scheduler_id,

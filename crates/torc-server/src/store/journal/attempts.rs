@@ -1,0 +1,120 @@
+//! What the rows say of attempts.
+
+use super::load::parse;
+use rusqlite::{Connection, OptionalExtension as _};
+use torc_model::api::Evidence;
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::slurm::wire::AllocationView;
+
+/// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
+/// is its success. A job that ended otherwise runs again, and what reads its files with it.
+pub fn last_ends(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(JobId, i64),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT job_id, ended_ms FROM attempt INDEXED BY attempt_ended
+         WHERE workflow_id = ?1 AND ended_ms IS NOT NULL ORDER BY ended_ms",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        each(JobId(row.get(0)?), row.get(1)?);
+    }
+    Ok(())
+}
+
+/// An attempt that was stopped, or lost with its runner.
+pub struct StoppedAttempt {
+    /// Its row.
+    pub attempt: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// Its run.
+    pub run: i64,
+    /// Its number in the run.
+    pub number: i64,
+    /// What is known of its end.
+    pub evidence: Vec<Evidence>,
+    /// Its cause as far as it is known.
+    pub cause: String,
+}
+
+/// Attempts that were told to stop or were lost in the life of an allocation that began at `since`, on runners
+/// that left together with its last one: `together` is the time now, and how far apart they may have left.
+pub fn stopped_with(
+    db: &Connection,
+    allocation: &AllocationView,
+    since: i64,
+    together: (i64, i64),
+) -> rusqlite::Result<Vec<StoppedAttempt>> {
+    let mut statement = db.prepare_cached(
+        "SELECT a.id, a.job_id, a.run_id, a.attempt_id, a.evidence, a.cause
+         FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
+         WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND (a.cause = 'stopped' AND a.detail IS 'told_to_stop' OR a.cause = 'lost')
+            AND c.started_ms >= ?2 AND c.allocation_id = ?3
+            AND c.ended_ms >= (SELECT max(coalesce(o.ended_ms, ?4)) - ?5 FROM compute_node o WHERE o.workflow_id = ?1
+                AND o.allocation_id = ?3)
+         ORDER BY a.id",
+    )?;
+    let key = [allocation.workflow_id.0, since, allocation.id, together.0, together.1];
+    let rows = statement.query_map(key, |row| {
+        let evidence: Option<String> = row.get(4)?;
+        Ok(StoppedAttempt {
+            attempt: AttemptId(row.get(0)?),
+            job: JobId(row.get(1)?),
+            run: row.get(2)?,
+            number: row.get(3)?,
+            evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
+            cause: row.get(5)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Attempts have ended in the life of an allocation that began at `since`, and each because its walltime was over.
+pub fn all_ended_at_walltime(
+    db: &Connection,
+    allocation: &AllocationView,
+    since: i64,
+) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT count(*) FILTER (WHERE a.cause = 'walltime') > 0 AND count(*) FILTER (WHERE a.cause IS NOT 'walltime') = 0
+         FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
+         WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND c.allocation_id = ?3",
+    )?
+    .query_row([allocation.workflow_id.0, since, allocation.id], |row| row.get(0))
+}
+
+/// The last attempt of a job ended with the walltime of its runner and had almost all of it.
+pub fn lasted_as_long_as_its_runner(
+    db: &Connection,
+    job: JobId,
+    now: i64,
+) -> rusqlite::Result<bool> {
+    let found: Option<Option<bool>> = db
+        .prepare_cached(
+            "SELECT a.cause IS 'walltime' AND a.exec_seconds * 1000 >= 0.9 * (coalesce(c.ended_ms, ?2) - c.started_ms)
+             FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
+             WHERE a.job_id = ?1 AND a.ended_ms IS NOT NULL ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1",
+        )?
+        .query_row([job.0, now], |row| row.get(0))
+        .optional()?;
+    Ok(found.flatten().unwrap_or(false))
+}
+
+/// How many events of an attempt's steps are known.
+pub fn step_events(db: &Connection, attempt: AttemptId) -> rusqlite::Result<u64> {
+    let count: i64 = db
+        .prepare_cached("SELECT step_events FROM attempt WHERE id = ?1")?
+        .query_row([attempt.0], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+/// The row of an attempt by its number in a run of a job; 0 where there is none.
+pub fn row_of(db: &Connection, job: JobId, run: i64, number: i64) -> rusqlite::Result<i64> {
+    db.prepare_cached(
+        "SELECT coalesce(max(id), 0) FROM attempt WHERE job_id = ?1 AND run_id = ?2 AND attempt_id = ?3",
+    )?
+    .query_row([job.0, run, number], |row| row.get(0))
+}

@@ -1,0 +1,239 @@
+//! What the rows say of a workflow's definition: its spec, its jobs, and what jobs refer to by name.
+
+use super::load::parse;
+use crate::store::difference::Head;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use std::collections::HashMap;
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::Requirements;
+use torc_model::status::{Afterwards, JobStatus, StatusReason};
+use torc_model::units::{Memory, Runtime};
+
+/// Where a workflow stands, with its spec.
+pub fn head(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Head>> {
+    db.prepare_cached("SELECT spec, settings, revision, run_id FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| {
+            let settings: String = row.get(1)?;
+            Ok(Head {
+                spec: row.get(0)?,
+                settings: parse(&settings)?,
+                revision: row.get(2)?,
+                run: row.get(3)?,
+            })
+        })
+        .optional()
+}
+
+fn status(code: i64) -> JobStatus {
+    JobStatus::from_code(code).unwrap_or(JobStatus::Uninitialized)
+}
+
+/// A text that stays in the row, or None for NULL.
+fn text<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<Option<&'a str>> {
+    match row.get_ref(at)? {
+        ValueRef::Null => Ok(None),
+        value => Ok(Some(value.as_str()?)),
+    }
+}
+
+fn was_removed(row: &Row<'_>, reason: usize, afterwards: usize) -> rusqlite::Result<bool> {
+    Ok(text(row, reason)? == Some(StatusReason::Removed.as_str())
+        || text(row, afterwards)? == Some(Afterwards::Remove.as_str()))
+}
+
+/// Hands out the status of each job that the workflow still has, in the order of their rows.
+pub fn each_status(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(JobId, JobStatus),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, status, status_reason, afterwards FROM job WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        if !was_removed(row, 2, 3)? {
+            each(JobId(row.get(0)?), status(row.get(1)?));
+        }
+    }
+    Ok(())
+}
+
+/// A job beside a plan that may have it.
+pub struct KnownJob<'a> {
+    /// Its row.
+    pub id: JobId,
+    /// Its name.
+    pub name: &'a str,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// An earlier spec took it out.
+    pub was_removed: bool,
+    /// The job that added it while the workflow ran.
+    pub added_by: Option<JobId>,
+    /// The rest of its row, if it is a map, an item or a reduce.
+    pub map_extra: Option<&'a str>,
+}
+
+/// Hands out every job, also those that were removed, in the order of their rows.
+pub fn each_job<E: From<rusqlite::Error>>(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(KnownJob<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, status, status_reason, afterwards, added_by,
+                iif(extra ->> 'map' IS NULL, NULL, extra) FROM job WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        each(KnownJob {
+            id: JobId(row.get(0)?),
+            name: text(row, 1)?.unwrap_or_default(),
+            status: status(row.get(2)?),
+            was_removed: was_removed(row, 3, 4)?,
+            added_by: row.get::<_, Option<i64>>(5)?.map(JobId),
+            map_extra: text(row, 6)?,
+        })?;
+    }
+    Ok(())
+}
+
+/// What a job does and needs, as its row has it.
+pub struct Definition<'a> {
+    /// Its row.
+    pub id: JobId,
+    /// The command.
+    pub command: Option<&'a str>,
+    /// What stands before the command.
+    pub invocation_script: Option<&'a str>,
+    /// Its steps, as JSON.
+    pub steps: Option<&'a str>,
+    /// The rest, as JSON.
+    pub extra: Option<&'a str>,
+    /// Row of its requirements.
+    pub requirements: Option<i64>,
+    /// Row of its failure handler.
+    pub handler: Option<i64>,
+    /// Row of its scheduler.
+    pub scheduler: Option<i64>,
+    /// It is canceled when a dependency fails.
+    pub cancel_on_failure: bool,
+    /// Its priority.
+    pub priority: i64,
+    /// Number of its family.
+    pub family: u32,
+}
+
+/// Hands out what each job does and needs, in the order of their rows.
+pub fn each_definition<E: From<rusqlite::Error>>(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(&Definition<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, command, invocation_script, steps, extra, resource_requirements_id, failure_handler_id,
+                scheduler_id, cancel_on_blocking_job_failure, priority, family
+         FROM job WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        each(&Definition {
+            id: JobId(row.get(0)?),
+            command: text(row, 1)?,
+            invocation_script: text(row, 2)?,
+            steps: text(row, 3)?,
+            extra: text(row, 4)?,
+            requirements: row.get(5)?,
+            handler: row.get(6)?,
+            scheduler: row.get(7)?,
+            cancel_on_failure: row.get(8)?,
+            priority: row.get(9)?,
+            family: row.get(10)?,
+        })?;
+    }
+    Ok(())
+}
+
+/// Hands out each job with a job that it depends on.
+pub fn each_parent(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(JobId, JobId),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        each(JobId(row.get(0)?), JobId(row.get(1)?));
+    }
+    Ok(())
+}
+
+/// The resource requirements of a workflow, by row.
+pub fn requirements(
+    db: &Connection,
+    id: WorkflowId,
+) -> rusqlite::Result<HashMap<i64, Requirements>> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds
+         FROM resource_requirements WHERE workflow_id = ?1",
+    )?;
+    let rows = statement.query_map([id.0], |row| {
+        let size = |at| -> rusqlite::Result<Option<u64>> {
+            Ok(row.get::<_, Option<i64>>(at)?.map(|v| v as u64))
+        };
+        let requirements = Requirements {
+            name: row.get(1)?,
+            num_cpus: row.get(2)?,
+            num_gpus: row.get(3)?,
+            num_nodes: row.get(4)?,
+            memory: size(5)?.map(Memory),
+            runtime: size(6)?.map(Runtime),
+        };
+        Ok((row.get(0)?, requirements))
+    })?;
+    rows.collect()
+}
+
+/// What jobs refer to by a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// Failure handlers.
+    Handlers,
+    /// Slurm schedulers.
+    Schedulers,
+    /// User data.
+    UserData,
+    /// Families; their numbers stand in the place of rows.
+    Families,
+}
+
+/// The names that a workflow has of these, by row and in the order of the rows.
+pub fn names(
+    db: &Connection,
+    id: WorkflowId,
+    named: Named,
+) -> rusqlite::Result<Vec<(i64, String)>> {
+    let (key, table) = match named {
+        Named::Handlers => ("id", "failure_handler"),
+        Named::Schedulers => ("id", "slurm_scheduler"),
+        Named::UserData => ("id", "user_data"),
+        Named::Families => ("number", "family"),
+    };
+    let sql = format!("SELECT {key}, name FROM {table} WHERE workflow_id = ?1 ORDER BY {key}");
+    let mut statement = db.prepare_cached(&sql)?;
+    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+/// The timeout that a recovery last gave a job, in seconds.
+pub fn raised_timeout(db: &Connection, job: JobId) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached(
+        "SELECT to_value FROM adjustment WHERE job_id = ?1 AND field = 'timeout' ORDER BY id DESC LIMIT 1",
+    )?
+    .query_row([job.0], |row| row.get(0))
+    .optional()
+}
