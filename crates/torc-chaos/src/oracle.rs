@@ -82,11 +82,11 @@ fn one_at_a_time((workflow, job): &(i64, String), lines: &[Line], report: &mut R
 
 /// Workflow, job and attempt, and what was said about it: name of the event, id of the delivery,
 /// `will_retry`, when.
-type Said = BTreeMap<(i64, i64, i64), Vec<(String, String, bool, i64)>>;
+type WebhookHistory = BTreeMap<(i64, i64, i64), Vec<(String, String, bool, i64)>>;
 
-fn signed_and_stable(deliveries: &[Delivery], report: &mut Report) -> Said {
+fn signed_and_stable(deliveries: &[Delivery], report: &mut Report) -> WebhookHistory {
     let mut bodies: BTreeMap<&str, &serde_json::Value> = BTreeMap::new();
-    let mut said = Said::new();
+    let mut said = WebhookHistory::new();
     for delivery in deliveries {
         if !delivery.is_signed {
             report.violations.push(format!("webhook {}: the signature is wrong", delivery.id));
@@ -116,7 +116,7 @@ struct Case<'a> {
     created: &'a Created,
     records: &'a Records,
     published: &'a [PublishedFile],
-    deliveries: &'a Said,
+    deliveries: &'a WebhookHistory,
 }
 
 impl Case<'_> {

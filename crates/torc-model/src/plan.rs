@@ -3,6 +3,7 @@
 //! The spec crate makes plans out of text; only a plan can be stored. References are indexes into
 //! the plan's own lists, so a plan cannot name something that does not exist.
 
+use crate::api::WorkflowNotes;
 use crate::sparse::Sparse;
 use crate::status::{DispatchOrder, Trigger};
 use crate::units::{Memory, Runtime};
@@ -17,12 +18,8 @@ pub struct Plan {
     pub name: String,
     /// Who it belongs to, if the spec says so.
     pub user: Option<String>,
-    /// Free text.
-    pub description: Option<String>,
-    /// Free text to group workflows by.
-    pub project: Option<String>,
-    /// Any JSON the user wants to keep with the workflow.
-    pub metadata: Option<Value>,
+    /// What its user notes about it.
+    pub notes: WorkflowNotes,
     /// Settings that the engine and the runners obey.
     pub settings: Settings,
     /// The jobs, in the order of the file and of their expansion: the order of dispatch within a

@@ -1,6 +1,6 @@
 //! A runner inside an allocation: what it may use, how long it has, and why it ends.
 
-use crate::config::{Config, LeaveReason, RunnerEvent, RunnerSummary, Shutdown};
+use crate::config::{Config, LeaveReason, RunnerNotice, RunnerSummary, Shutdown};
 use crate::runner::Runner;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ pub async fn run(
     client: Client,
     inside: Inside,
     shutdown: watch::Receiver<Shutdown>,
-    events: UnboundedSender<RunnerEvent>,
+    events: UnboundedSender<RunnerNotice>,
 ) -> Result<RunnerSummary, String> {
     // First: by default this signal ends a process.
     let time_signal = signal(SignalKind::user_defined2())

@@ -44,7 +44,7 @@ pub struct Config {
     /// process is killed.
     pub guard: Option<Vec<OsString>>,
     /// Hears what happens.
-    pub events: Option<UnboundedSender<RunnerEvent>>,
+    pub events: Option<UnboundedSender<RunnerNotice>>,
 }
 
 /// How long a runner works and waits.
@@ -184,7 +184,7 @@ pub struct RunnerSummary {
 
 /// What happens, for a display.
 #[derive(Clone, PartialEq, Debug)]
-pub enum RunnerEvent {
+pub enum RunnerNotice {
     /// The server knows the runner.
     Registered {
         /// Its id.

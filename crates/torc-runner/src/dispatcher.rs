@@ -26,7 +26,7 @@ mod running;
 
 use crate::actions::ActionResult;
 use crate::attempt::unstarted_report;
-use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
+use crate::config::{LeaveReason, Prefetch, RunnerNotice, Shutdown};
 use crate::held::HeldList;
 use crate::places::add_places;
 use crate::resources::{Free, Node};
@@ -195,7 +195,7 @@ pub enum Effect {
     /// Say goodbye.
     Goodbye(Goodbye),
     /// Tell the observer.
-    Tell(RunnerEvent),
+    Tell(RunnerNotice),
     /// All is done.
     Exit,
 }
@@ -364,7 +364,7 @@ impl Dispatcher {
             }
             Event::GoodbyeAnswered(actions) => self.on_goodbye_answered(actions, now, out),
             Event::GoodbyeFailed(message) => {
-                out.push(Effect::Tell(RunnerEvent::Warning {
+                out.push(Effect::Tell(RunnerNotice::Warning {
                     message: format!("no goodbye: {message}"),
                 }));
                 self.exit(out);
@@ -385,7 +385,7 @@ impl Dispatcher {
             out.push(Effect::ClearSpool);
         }
         for result in &answer.completed {
-            out.push(Effect::Tell(RunnerEvent::Judged {
+            out.push(Effect::Tell(RunnerNotice::Judged {
                 attempt: result.id,
                 verdict: result.result,
                 outcome: result.outcome,
@@ -396,7 +396,7 @@ impl Dispatcher {
 
     fn on_answer(&mut self, answer: ClaimResponse, now: Instant, out: &mut Vec<Effect>) {
         if self.contact.lost_since.take().is_some() {
-            out.push(Effect::Tell(RunnerEvent::ServerBack));
+            out.push(Effect::Tell(RunnerNotice::ServerBack));
         }
         self.standing = ClaimStanding::of(&answer);
         self.on_cancel(&answer.cancel, out);
@@ -457,7 +457,7 @@ impl Dispatcher {
             let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
             let message =
                 format!("the answer that granted attempts {} never arrived", names.join(", "));
-            out.push(Effect::Tell(RunnerEvent::Warning { message }));
+            out.push(Effect::Tell(RunnerNotice::Warning { message }));
         }
     }
 
@@ -477,7 +477,7 @@ impl Dispatcher {
             return;
         }
         self.contact.lost_since = Some(now);
-        out.push(Effect::Tell(RunnerEvent::ServerLost { message, code }));
+        out.push(Effect::Tell(RunnerNotice::ServerLost { message, code }));
         self.spool(self.outbox.waiting(), out);
     }
 
@@ -502,7 +502,7 @@ impl Dispatcher {
 
     fn on_started(&mut self, report: StartReport, out: &mut Vec<Effect>) {
         if let Some(active) = self.running.attempts.get(&report.attempt.id) {
-            out.push(Effect::Tell(RunnerEvent::Started {
+            out.push(Effect::Tell(RunnerNotice::Started {
                 attempt: report.attempt.id,
                 job_id: active.job_id,
                 job_name: active.job_name.clone(),
@@ -549,7 +549,7 @@ impl Dispatcher {
             Some(cause) if cause == Cause::Canceled || cause.is_stop() => self.counts.ended += 1,
             Some(_) => self.counts.failed += 1,
         }
-        out.push(Effect::Tell(RunnerEvent::Ended {
+        out.push(Effect::Tell(RunnerNotice::Ended {
             attempt: id,
             job_id: active.job_id,
             job_name: active.job_name,

@@ -77,7 +77,7 @@ pub use agent::run as run_agent;
 pub use allocation::{Inside, is_in_grid_engine, run as run_inside};
 pub use attempt::log_path;
 pub use config::{
-    BatchSide, Config, LeaveReason, Prefetch, RunnerEvent, RunnerLimits, RunnerSummary, Shutdown,
+    BatchSide, Config, LeaveReason, Prefetch, RunnerLimits, RunnerNotice, RunnerSummary, Shutdown,
 };
 pub use error::Error;
 pub use machine::detect as detect_capacity;

@@ -5,7 +5,7 @@ use crate::agent::{Hello, ToAgent};
 use crate::agents::{self, Agents};
 use crate::attempt::AttemptContext;
 use crate::cgroup::Cgroups;
-use crate::config::{Config, RunnerEvent, RunnerSummary, Shutdown};
+use crate::config::{Config, RunnerNotice, RunnerSummary, Shutdown};
 use crate::dispatcher::{Dispatcher, DispatcherSettings, Effect, Event, TimeLimit};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, PreparedTask};
@@ -90,7 +90,7 @@ impl Runner {
         let key = registered.tag.clone();
         // Before there is anything to guard: its program gets ready while we ask for work.
         let guard = start_guard(&config, &key, &tell);
-        tell.tell(|| RunnerEvent::Registered {
+        tell.tell(|| RunnerNotice::Registered {
             runner_id: registered.id,
             run_id: registered.run_id,
             workflow_name: registered.workflow_name.clone(),
@@ -98,14 +98,14 @@ impl Runner {
         if let Ok(count @ 1..) = leftovers {
             let message =
                 format!("ended {} that a dead runner left", words::count(count, "process"));
-            tell.tell(|| RunnerEvent::Warning { message });
+            tell.tell(|| RunnerNotice::Warning { message });
         }
         let delivered =
             spool::deliver_abandoned(&config.client, &output_dir, config.workflow_id).await;
         if delivered > 0 {
             let message =
                 format!("delivered {} of an earlier runner", words::count(delivered, "result"));
-            tell.tell(|| RunnerEvent::Warning { message });
+            tell.tell(|| RunnerNotice::Warning { message });
         }
         let presence = Presence::announce(&output_dir, &key, &own)
             .map_err(|e| Error::io("write to", &output_dir, e))?;
@@ -146,7 +146,7 @@ impl Runner {
         let node = watch_node(config.workflow_id, node_name, &registered, &output_dir, &key)?;
         let rules =
             rules(config.batch.longest_stop, config.limits.time_left, &registered, |message| {
-                tell.tell(|| RunnerEvent::Warning { message });
+                tell.tell(|| RunnerNotice::Warning { message });
             });
         let (agents, nodes) =
             start_agents(&mut config, &registered, &context, &presence, &events, &tell).await?;
@@ -250,7 +250,7 @@ fn start_guard(config: &Config, key: &str, tell: &Teller) -> Option<Guard> {
             let message = format!(
                 "no guard could be started ({error}); if this runner is killed, its jobs go on"
             );
-            tell.tell(|| RunnerEvent::Warning { message });
+            tell.tell(|| RunnerNotice::Warning { message });
             None
         }
     }
@@ -328,7 +328,7 @@ async fn start_agents(
     let (mut agents, ready, problems) = started.await.map_err(|_| Error::Broken)?;
     for problem in problems {
         let message = format!("a node is not used: {problem}");
-        tell.tell(|| RunnerEvent::Warning { message });
+        tell.tell(|| RunnerNotice::Warning { message });
     }
     if ready.is_empty() {
         config.capacity.spreads = false;
@@ -537,11 +537,11 @@ fn settings(
 /// Tells the observer, if there is one.
 #[derive(Clone)]
 struct Teller {
-    events: Option<UnboundedSender<RunnerEvent>>,
+    events: Option<UnboundedSender<RunnerNotice>>,
 }
 
 impl Teller {
-    fn tell(&self, event: impl FnOnce() -> RunnerEvent) {
+    fn tell(&self, event: impl FnOnce() -> RunnerNotice) {
         if let Some(events) = &self.events {
             // A watcher that has gone wants to hear no more.
             let _ = events.send(event());
@@ -693,7 +693,7 @@ impl Engine {
                             "results could not be kept on disk while the server is away: {error}"
                         ),
                     };
-                    self.tell.tell(|| RunnerEvent::Warning { message });
+                    self.tell.tell(|| RunnerNotice::Warning { message });
                 }
             }
             Effect::ClearSpool => {

@@ -113,7 +113,7 @@ impl Mail {
         Ok(stream)
     }
 
-    async fn encrypt(&self, tcp: TcpStream) -> Result<Stream, String> {
+    async fn encrypt(&self, tcp: TcpStream) -> Result<RelayStream, String> {
         let host = self.relay.rsplit_once(':').map_or(&*self.relay, |(host, _)| host);
         let host = host.trim_matches(['[', ']']);
         Ok(Box::new(outgoing_tls::encrypt(tcp, host).await?))
@@ -156,20 +156,20 @@ fn subject(title: &str) -> String {
 }
 
 /// The way to a relay, encrypted or not.
-type Stream = Box<dyn Duplex>;
+type RelayStream = Box<dyn Duplex>;
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A conversation by SMTP.
-struct SmtpTalk<S = Stream> {
+struct SmtpTalk<S = RelayStream> {
     stream: BufReader<S>,
 }
 
 impl SmtpTalk {
     /// The relay has said who it is, and heard who we are.
-    async fn greeted(stream: Stream) -> Result<Self, String> {
+    async fn greeted(stream: RelayStream) -> Result<Self, String> {
         let mut talk = Self::new(stream);
         talk.expect(220, "").await?;
         talk.expect(250, "EHLO torc\r\n").await?;

@@ -67,7 +67,7 @@ pub struct Truth<'a> {
 /// time for which a runner may be stopped itself.
 const OBEDIENCE_MS: i64 = 60_000;
 
-type Verdict = Result<(), String>;
+type CheckResult = Result<(), String>;
 
 impl Checker {
     /// Nothing has happened.
@@ -111,7 +111,7 @@ impl Checker {
         attempt: AttemptId,
         witness: &Witness,
         durable: &Tables,
-    ) -> Verdict {
+    ) -> CheckResult {
         if let Some(other) = witness.live().find(|p| p.job == job) {
             let (other, since) = (other.attempt, other.started);
             return Err(format!(
@@ -150,7 +150,7 @@ impl Checker {
     }
 
     /// A write has become durable.
-    pub fn on_write(&mut self, write: &Write, truth: Truth<'_>) -> Verdict {
+    pub fn on_write(&mut self, write: &Write, truth: Truth<'_>) -> CheckResult {
         let Truth { durable, now, .. } = truth;
         let (flow, change) = match write {
             Write::Change(flow, change) => (flow, change),
@@ -255,7 +255,7 @@ impl Checker {
         origin: Origin,
         of: Option<AttemptId>,
         durable: &Tables,
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some((flow, index)) = durable.place(job) else { return Ok(()) };
         let plan = &self.scenario.flows[flow];
         if origin == Origin::Lost {
@@ -291,7 +291,7 @@ impl Checker {
         state: ActionState,
         by: Option<RunnerId>,
         now: i64,
-    ) -> Verdict {
+    ) -> CheckResult {
         self.given.insert(id, now);
         let (before, owner) =
             self.actions.insert(id, (state, by)).unwrap_or((ActionState::Waiting, None));
@@ -312,7 +312,7 @@ impl Checker {
 
     /// In the end every trigger that has come has been noticed. Where people reset what they then
     /// cancel or disable, the new run may never have begun: there nothing can be said.
-    pub fn check_triggers(&self, durable: &Tables) -> Verdict {
+    pub fn check_triggers(&self, durable: &Tables) -> CheckResult {
         if self.scenario.faults.people > 0 {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl Checker {
     }
 
     /// No reservation goes on after its time, give or take a sweep.
-    pub fn check_reservations(&self, server: &Server, before: i64) -> Verdict {
+    pub fn check_reservations(&self, server: &Server, before: i64) -> CheckResult {
         let late = |r: &ReservationRow| r.is_active && r.until < before && server.booted < before;
         match server.durable.reservations.iter().find(|r| late(r)) {
             Some(row) => Err(format!("reservation: {row:?} outlives its time")),
@@ -357,14 +357,14 @@ impl Checker {
     }
 
     /// No reservation outlives the server that made it.
-    pub fn check_boot(&self, server: &Server) -> Verdict {
+    pub fn check_boot(&self, server: &Server) -> CheckResult {
         match server.durable.reservations.iter().find(|r| r.is_active && r.epoch < server.epoch) {
             Some(row) => Err(format!("reservation: {row:?} outlives its server")),
             None => Ok(()),
         }
     }
 
-    fn on_claim(&self, flow: usize, id: AttemptId, durable: &Tables, now: i64) -> Verdict {
+    fn on_claim(&self, flow: usize, id: AttemptId, durable: &Tables, now: i64) -> CheckResult {
         let Some(row) = durable.attempt(id) else {
             return Err(format!("attempt {id} was claimed but not written"));
         };
@@ -423,7 +423,7 @@ impl Checker {
         Ok(())
     }
 
-    fn on_end(&self, row: &AttemptRow, end: &End, truth: Truth<'_>) -> Verdict {
+    fn on_end(&self, row: &AttemptRow, end: &End, truth: Truth<'_>) -> CheckResult {
         let Truth { durable, witness, server, now, .. } = truth;
         let Some(runner) = row.runner() else { return Ok(()) };
         if witness.lives(row.id) {
@@ -470,7 +470,7 @@ impl Checker {
     }
 
     /// A commit is complete.
-    pub fn on_commit(&mut self, durable: &Tables) -> Verdict {
+    pub fn on_commit(&mut self, durable: &Tables) -> CheckResult {
         for (state, by) in durable.flows.iter().flat_map(|f| &f.actions) {
             let is_dead = by.is_some_and(|r| durable.runner(r).is_some_and(|row| row.ended));
             if *state == ActionState::Claimed && is_dead {
@@ -532,7 +532,7 @@ impl Checker {
     }
 
     /// Each event of an attempt's steps is written once, in order.
-    fn on_step(&mut self, data: &serde_json::Value) -> Verdict {
+    fn on_step(&mut self, data: &serde_json::Value) -> CheckResult {
         let (Some(attempt), Some(number)) = (data["attempt"].as_i64(), data["number"].as_u64())
         else {
             return Err(format!("steps: an event says nothing: {data}"));
@@ -548,7 +548,7 @@ impl Checker {
     }
 
     /// A map that has become final by its items has what its tolerance says.
-    fn check_map(&self, flow: usize, map: JobIx, durable: &Tables) -> Verdict {
+    fn check_map(&self, flow: usize, map: JobIx, durable: &Tables) -> CheckResult {
         let (plan, row) = (&self.scenario.flows[flow], &durable.flows[flow]);
         let (status, reason) = (row.jobs[map.at()].status, row.jobs[map.at()].reason);
         let is_by_items = match status {
@@ -574,7 +574,7 @@ impl Checker {
     }
 
     /// Agents have a job tried again only so often in a run.
-    fn check_agents(&self, durable: &Tables) -> Verdict {
+    fn check_agents(&self, durable: &Tables) -> CheckResult {
         let mut retries: BTreeMap<(JobId, i64), i64> = BTreeMap::new();
         let counts =
             |v: &&VerdictRow| v.is_retry && v.is_agents && v.state == ClassificationState::Applied;
@@ -589,7 +589,7 @@ impl Checker {
     }
 
     /// What is remembered of verdicts is what came of them, followed here from row to row.
-    pub fn check_memory(&self, durable: &Tables) -> Verdict {
+    pub fn check_memory(&self, durable: &Tables) -> CheckResult {
         let mut memory: BTreeMap<String, Counts> = BTreeMap::new();
         for (at, verdict) in durable.verdicts.iter().enumerate() {
             if verdict.is_retry && verdict.state == ClassificationState::Applied {
@@ -615,7 +615,7 @@ impl Checker {
     }
 
     /// What a completed job captured is there.
-    fn check_captures(&self, flow: usize, durable: &Tables) -> Verdict {
+    fn check_captures(&self, flow: usize, durable: &Tables) -> CheckResult {
         if !self.scenario.has_steps {
             return Ok(());
         }
@@ -632,7 +632,7 @@ impl Checker {
     }
 
     /// Every job has exactly what its status says, and nothing waits for what has already happened.
-    fn check_flow(&self, flow: usize, durable: &Tables) -> Verdict {
+    fn check_flow(&self, flow: usize, durable: &Tables) -> CheckResult {
         self.check_captures(flow, durable)?;
         let scenario = &self.scenario.flows[flow];
         let row = &durable.flows[flow];
@@ -682,7 +682,7 @@ impl Checker {
     }
 
     /// What was acknowledged is still so in these rows.
-    pub fn check_acknowledged(&self, durable: &Tables) -> Verdict {
+    pub fn check_acknowledged(&self, durable: &Tables) -> CheckResult {
         for (job, attempt) in &self.acknowledged {
             let state = durable.attempt(*attempt).map(|a| a.state);
             if state != Some(AttemptState::Completed) {
@@ -700,7 +700,7 @@ impl Checker {
         server: &Server,
         now: i64,
         bound: impl Fn(usize, i64) -> i64,
-    ) -> Verdict {
+    ) -> CheckResult {
         for row in server
             .durable
             .attempts
@@ -754,7 +754,7 @@ fn outcome_of(at: usize, durable: &Tables) -> Option<RetryOutcome> {
 }
 
 /// An allocation is over by the word of the batch system only when no process of it runs.
-fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> Verdict {
+fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> CheckResult {
     let by_word =
         |how: AllocationEnd| matches!(how, AllocationEnd::Reported | AllocationEnd::Vanished);
     let is_over =
@@ -771,7 +771,7 @@ fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> Verdict 
 }
 
 /// Which runners are kept from work is the same in memory and in the rows.
-pub fn same_runners(server: &Server) -> Verdict {
+pub fn same_runners(server: &Server) -> CheckResult {
     for (id, known) in server.runners.iter() {
         let Some(row) = server.working.runner(*id).filter(|row| !row.ended) else {
             return Err(format!("runner {id} has ended and is still known"));
@@ -784,12 +784,12 @@ pub fn same_runners(server: &Server) -> Verdict {
 }
 
 /// The engine in memory and the engine that a restart would make must be the same.
-pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
+pub fn same(memory: &Workflow, restored: &Workflow) -> CheckResult {
     memory.difference(restored).map_or(Ok(()), Err)
 }
 
 /// What is counted as used of the named limits is what is used.
-pub fn same_limits(server: &Server) -> Verdict {
+pub fn same_limits(server: &Server) -> CheckResult {
     let (counted, mut fresh) = (&server.limits, server.durable.named_limits());
     // Those of maps are added with the workflows, and no person reserves them.
     fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());

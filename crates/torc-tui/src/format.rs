@@ -26,15 +26,15 @@ pub const BAD: [JobStatus; 3] =
     [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
 
 /// Jobs by status, by the status' integer.
-pub type Counts = [i64; 11];
+pub type StatusCounts = [i64; 11];
 
 /// Jobs that failed in one of the ways that need a person.
-pub fn bad(counts: &Counts) -> i64 {
+pub fn bad(counts: &StatusCounts) -> i64 {
     BAD.iter().map(|status| counts[*status as usize]).sum()
 }
 
 /// Jobs in this status.
-pub fn of(counts: &Counts, status: JobStatus) -> i64 {
+pub fn of(counts: &StatusCounts, status: JobStatus) -> i64 {
     counts[status as usize]
 }
 

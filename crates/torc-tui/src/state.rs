@@ -1,6 +1,6 @@
 //! Everything that the screen shows, as plain data. Only the reducer changes it.
 
-use crate::format::Counts;
+use crate::format::StatusCounts;
 use crate::message::{JobsWindow, LogOf};
 use crate::text;
 use crate::theme::Theme;
@@ -196,9 +196,9 @@ pub struct List {
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     pub families: Option<FamiliesView>,
-    pub counts: Counts,
+    pub counts: StatusCounts,
     /// Jobs of each family by status.
-    pub by_family: Vec<Counts>,
+    pub by_family: Vec<StatusCounts>,
     pub resources: Vec<FamilyResources>,
     pub failures: Option<Vec<FailureGroup>>,
     /// CPUs that were busy, as frames told.

@@ -158,30 +158,15 @@ pub struct FailureGroup {
     pub return_code: Option<i64>,
     /// The signal that ended them.
     pub signal: Option<i64>,
-    /// What happened, by the diagnosis of the newest of them.
-    pub kind: Kind,
-    /// How sure that is, 0..1.
-    pub confidence: f64,
-    /// One sentence.
-    pub summary: String,
-    /// What decided, strongest first; of the job `sample`.
-    pub proof: Vec<Proof>,
-    /// Jobs of the group.
-    pub jobs: i64,
-    /// Of those, jobs that wait for a verdict.
-    pub waiting: i64,
-    /// Jobs that were canceled because of them.
-    pub blocked: i64,
-    /// A job of the group.
-    pub sample: JobId,
-    /// Its name.
-    pub sample_name: String,
-    /// Its attempt.
-    pub sample_attempt: i64,
-    /// Its run.
-    pub sample_run: i64,
-    /// The end of its standard error.
-    pub tail: String,
+    /// What happened to the newest of them.
+    #[serde(flatten)]
+    pub diagnosis: FailureDiagnosis,
+    /// How many jobs failed, wait and were canceled.
+    #[serde(flatten)]
+    pub counts: FailureCounts,
+    /// One of the jobs.
+    #[serde(flatten)]
+    pub sample: FailureSample,
     /// Hosts, with how many of the jobs failed there; the five with the most.
     pub nodes: Vec<(String, i64)>,
     /// First and last end, ms since 1970.
@@ -189,6 +174,66 @@ pub struct FailureGroup {
     /// Last end.
     pub last_ms: Option<i64>,
     /// What recovery would do about the sample.
+    #[serde(flatten)]
+    pub remedy: FailureRemedy,
+    /// What was raised for these jobs on the way.
+    #[serde(default)]
+    pub raised: Vec<Raised>,
+    /// The filter that finds exactly these jobs.
+    #[serde(rename = "where")]
+    pub filter: String,
+}
+
+/// What happened, by the diagnosis of the newest failure of a group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureDiagnosis {
+    /// What happened.
+    pub kind: Kind,
+    /// How sure that is, 0..1.
+    pub confidence: f64,
+    /// One sentence.
+    pub summary: String,
+    /// What decided, strongest first; of the job `sample`.
+    pub proof: Vec<Proof>,
+}
+
+/// How many jobs a group of failures has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct FailureCounts {
+    /// Jobs of the group.
+    pub jobs: i64,
+    /// Of those, jobs that wait for a verdict.
+    pub waiting: i64,
+    /// Jobs that were canceled because of them.
+    pub blocked: i64,
+    /// Attempts of these jobs after their first ones: how often they were tried again.
+    #[serde(default)]
+    pub retries: i64,
+}
+
+/// A job of a group of failures, and the attempt that stands for the group.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureSample {
+    /// A job of the group.
+    #[serde(rename = "sample")]
+    pub job: JobId,
+    /// Its name.
+    #[serde(rename = "sample_name")]
+    pub name: String,
+    /// Its attempt.
+    #[serde(rename = "sample_attempt")]
+    pub attempt: i64,
+    /// Its run.
+    #[serde(rename = "sample_run")]
+    pub run: i64,
+    /// The end of its standard error.
+    pub tail: String,
+}
+
+/// What recovery would do about the sample of a group of failures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureRemedy {
+    /// What it would do.
     pub action: Action,
     /// What would change for its next attempts.
     pub changes: Vec<Change>,
@@ -200,15 +245,6 @@ pub struct FailureGroup {
     /// How earlier retries of such a failure ended.
     #[serde(default)]
     pub record: Record,
-    /// Attempts of these jobs after their first ones: how often they were tried again.
-    #[serde(default)]
-    pub retries: i64,
-    /// What was raised for them on the way.
-    #[serde(default)]
-    pub raised: Vec<Raised>,
-    /// The filter that finds exactly these jobs.
-    #[serde(rename = "where")]
-    pub filter: String,
 }
 
 /// What recovery or a person raised for jobs that failed all the same.

@@ -21,7 +21,7 @@ pub struct NodeHealth {
 
 /// What follows for the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum NodeVerdict {
     /// Nothing to say.
     Fine,
     /// It gets no more work; these attempts were its fault.
@@ -70,7 +70,7 @@ impl NodeHealth {
 
     /// Judges the machine. `elsewhere` are the successes of the same workflow on other machines
     /// that are still there; a workflow that has no other machine keeps the one it has.
-    pub fn judge(&self, elsewhere: u64) -> Verdict {
+    pub fn judge(&self, elsewhere: u64) -> NodeVerdict {
         let mut jobs: Vec<JobId> = self.failed_at_once.iter().map(|(job, _)| *job).collect();
         jobs.sort_unstable();
         jobs.dedup();
@@ -80,13 +80,13 @@ impl NodeHealth {
             || elsewhere < SUCCESSES_ELSEWHERE
             || self.successes > elsewhere
         {
-            return Verdict::Fine;
+            return NodeVerdict::Fine;
         }
         let why = format!(
             "{} different jobs in a row failed here within {AT_ONCE_SECONDS} s while {elsewhere} succeeded on other machines",
             jobs.len()
         );
-        Verdict::Bad { burnt: self.failed_at_once.clone(), why }
+        NodeVerdict::Bad { burnt: self.failed_at_once.clone(), why }
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
             (2, Some(Cause::SpawnError), 0.0),
             (3, Some(Cause::Signal), 0.3),
         ]);
-        assert!(matches!(bad.judge(3), Verdict::Bad { burnt, .. } if burnt.len() == 3));
-        assert_eq!(bad.judge(2), Verdict::Fine, "perhaps the jobs are bad");
+        assert!(matches!(bad.judge(3), NodeVerdict::Bad { burnt, .. } if burnt.len() == 3));
+        assert_eq!(bad.judge(2), NodeVerdict::Fine, "perhaps the jobs are bad");
     }
 
     #[test]
@@ -120,25 +120,25 @@ mod tests {
             (1, Some(Cause::Exit), 0.1),
             (1, Some(Cause::Exit), 0.1),
         ]);
-        assert_eq!(same.judge(9), Verdict::Fine);
+        assert_eq!(same.judge(9), NodeVerdict::Fine);
         let slow = health(&[
             (1, Some(Cause::Exit), 0.1),
             (2, Some(Cause::Exit), 60.0),
             (3, Some(Cause::Exit), 0.1),
         ]);
-        assert_eq!(slow.judge(9), Verdict::Fine);
+        assert_eq!(slow.judge(9), NodeVerdict::Fine);
         let works = health(&[
             (1, Some(Cause::Exit), 0.1),
             (2, Some(Cause::Exit), 0.1),
             (3, None, 0.1),
             (4, Some(Cause::Exit), 0.1),
         ]);
-        assert_eq!(works.judge(9), Verdict::Fine);
+        assert_eq!(works.judge(9), NodeVerdict::Fine);
         let canceled = health(&[
             (1, Some(Cause::Canceled), 0.1),
             (2, Some(Cause::Oom), 0.1),
             (3, Some(Cause::Timeout), 0.1),
         ]);
-        assert_eq!(canceled.judge(9), Verdict::Fine);
+        assert_eq!(canceled.judge(9), NodeVerdict::Fine);
     }
 }

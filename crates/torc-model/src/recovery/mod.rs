@@ -32,7 +32,7 @@ mod wait;
 #[cfg(test)]
 mod labelled;
 
-pub use bad_node::{NodeHealth, Verdict as NodeVerdict};
+pub use bad_node::{NodeHealth, NodeVerdict};
 pub use classify::{AGENT_RETRIES, Asked, Author, Ruling, Standing, rule};
 pub use decide::{Case, FailureCard, PastFailure};
 pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose, diagnose_with};
@@ -49,6 +49,6 @@ pub use text::{Excerpt, Found, Stream, may_matter, terminal_error};
 pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest,
     ClassifyView, MemoryRequest, PendingEnd, PendingExample, PendingFailures, PendingGroup,
-    PendingNeeds, Proposal, ResolveRequest, RetryOutcome, Verdict,
+    PendingNeeds, Proposal, ResolveRequest, RetryOutcome, StatedVerdict, Verdict, VerdictEnd,
 };
 pub use view::{AdjustmentView, NodeShape, RecoverJob, RecoverRequest, RecoverView};

@@ -350,12 +350,12 @@ fn quoted(line: &Line<'_>, kind: Kind, nature: Nature, confidence: f64) -> Found
     }
 }
 
-type Candidate = (usize, Strength, bool);
+type PlaceCandidate = (usize, Strength, bool);
 
 /// The line that ended the program, how much it looks like it, and whether it was the last word.
 /// Indented lines belong to the one above them, unless there is none: Fortran begins every line
 /// with a blank, and some programs draw a frame around their last words.
-fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<Candidate> {
+fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<PlaceCandidate> {
     let found = candidate_in(rules, lines, false);
     match found {
         Some((_, strength, _)) if strength > Strength::Plain => found,
@@ -365,7 +365,7 @@ fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<Candidate> {
     }
 }
 
-fn candidate_in(rules: &Rules, lines: &[Line<'_>], is_indented: bool) -> Option<Candidate> {
+fn candidate_in(rules: &Rules, lines: &[Line<'_>], is_indented: bool) -> Option<PlaceCandidate> {
     let patterns = &*PATTERNS;
     let mut best: Option<(usize, Strength)> = None;
     let mut wrapper = None;
@@ -504,7 +504,7 @@ fn known<'a>(rules: &'a Rules, text: &str) -> Option<&'a Rule> {
 }
 
 /// What a line means.
-fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) -> Found {
+fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): PlaceCandidate) -> Found {
     let line = &lines[at];
     let text = body(ungrouped(&line.clean));
     // The message of C++ stands on the line after its class.

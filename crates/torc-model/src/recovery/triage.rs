@@ -171,10 +171,29 @@ pub struct ClassificationView {
     pub run_id: i64,
     /// The attempt that failed.
     pub attempt_id: i64,
-    /// The verdict.
-    pub action: Verdict,
+    /// What was said, and by whom.
+    #[serde(flatten)]
+    pub said: StatedVerdict,
     /// What became of it.
     pub state: ClassificationState,
+    /// The failure that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Why it was held or decided otherwise than said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// When it was said, ms since 1970.
+    pub created_ms: i64,
+    /// What was decided about it, and how its retry ended.
+    #[serde(flatten)]
+    pub end: VerdictEnd,
+}
+
+/// What a person or an agent said about a failure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StatedVerdict {
+    /// The verdict.
+    pub action: Verdict,
     /// Who said so.
     pub by: String,
     /// The agent, when it was not a person.
@@ -190,14 +209,11 @@ pub struct ClassificationView {
     pub evidence: Vec<String>,
     /// What changes, or would change, for its next attempts.
     pub changes: Vec<Change>,
-    /// The failure that it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fingerprint: Option<String>,
-    /// Why it was held or decided otherwise than said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// When it was said, ms since 1970.
-    pub created_ms: i64,
+}
+
+/// How a verdict ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VerdictEnd {
     /// Who accepted or rejected it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,

@@ -101,7 +101,7 @@ pub fn walltime_seconds(text: &str) -> Result<u64, ScriptError> {
 /// The whole script.
 pub fn render(submission: &ScriptInput<'_>) -> Result<String, ScriptError> {
     let scheduler = submission.scheduler;
-    let mut lines = Lines::default();
+    let mut lines = ScriptLines::default();
     let chain = chain_of(submission.name).filter(|_| scheduler.serialize_allocations);
     lines.word("job-name", chain.unwrap_or(submission.name))?;
     if !scheduler.account.is_empty() {
@@ -190,7 +190,10 @@ pub fn render(submission: &ScriptInput<'_>) -> Result<String, ScriptError> {
 }
 
 /// Adds `slurm_defaults`; answers whether they ask for requeuing.
-fn add_defaults(lines: &mut Lines, submission: &ScriptInput<'_>) -> Result<bool, ScriptError> {
+fn add_defaults(
+    lines: &mut ScriptLines,
+    submission: &ScriptInput<'_>,
+) -> Result<bool, ScriptError> {
     let mut requeues = false;
     for (key, value) in submission.defaults {
         let option = key.replace('_', "-");
@@ -229,12 +232,12 @@ fn add_defaults(lines: &mut Lines, submission: &ScriptInput<'_>) -> Result<bool,
 }
 
 #[derive(Default)]
-struct Lines {
+struct ScriptLines {
     text: String,
     options: Vec<String>,
 }
 
-impl Lines {
+impl ScriptLines {
     fn flag(&mut self, option: &str) {
         self.text += &format!("#SBATCH --{option}\n");
         self.options.push(option.to_owned());

@@ -2,7 +2,7 @@
 
 use super::{Dispatcher, DispatcherPhase, Effect, REPORT_CROSSING};
 use crate::actions::ActionResult;
-use crate::config::RunnerEvent;
+use crate::config::RunnerNotice;
 use std::collections::HashMap;
 use std::time::Instant;
 use torc_model::api::ActionPacket;
@@ -68,7 +68,7 @@ impl Dispatcher {
         if !self.actions.begin(packet.id, packet.trigger, now) {
             return;
         }
-        out.push(Effect::Tell(RunnerEvent::ActionStarted {
+        out.push(Effect::Tell(RunnerNotice::ActionStarted {
             action: packet.id,
             trigger: packet.trigger,
         }));
@@ -90,7 +90,7 @@ impl Dispatcher {
             // What waited for the gate begins to wait for its turn only now.
             self.queue.iter_mut().for_each(|(since, _)| *since = now);
         }
-        out.push(Effect::Tell(RunnerEvent::ActionEnded {
+        out.push(Effect::Tell(RunnerNotice::ActionEnded {
             action: result.id,
             return_code: result.return_code,
             error: result.error.clone(),

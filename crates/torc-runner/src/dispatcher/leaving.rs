@@ -2,7 +2,7 @@
 
 use super::doubt::stopped_with_its_runner;
 use super::{Dispatcher, Effect, FAREWELL};
-use crate::config::{LeaveReason, RunnerEvent};
+use crate::config::{LeaveReason, RunnerNotice};
 use crate::supervisor::StopReason;
 use std::time::Instant;
 use torc_model::api::{ActionPacket, Goodbye};
@@ -83,7 +83,7 @@ impl Dispatcher {
         now: Instant,
         out: &mut Vec<Effect>,
     ) {
-        out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
+        out.push(Effect::Tell(RunnerNotice::Leaving { reason: reason.clone() }));
         self.departure.phase = DispatcherPhase::Draining(reason, now);
     }
 

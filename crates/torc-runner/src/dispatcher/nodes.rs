@@ -3,7 +3,7 @@
 use super::doubt::stopped_with_its_runner;
 use super::{Dispatcher, DispatcherPhase, Effect};
 use crate::attempt::lost_report;
-use crate::config::{LeaveReason, RunnerEvent};
+use crate::config::{LeaveReason, RunnerNotice};
 use crate::supervisor::StopReason;
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ impl Dispatcher {
         self.running.free.lose(lost.node);
         let capacity = &mut self.settings.capacity;
         capacity.num_nodes = (capacity.num_nodes - 1).max(1);
-        out.push(Effect::Tell(RunnerEvent::Warning {
+        out.push(Effect::Tell(RunnerNotice::Warning {
             message: format!("node {} is lost: {}", lost.name, lost.why),
         }));
         for id in self.running.on_node(lost.node, false) {

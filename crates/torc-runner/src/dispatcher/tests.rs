@@ -148,9 +148,9 @@ impl Desk {
                 format!("goodbye: {}{cause}", goodbye.reason)
             }
             Effect::Tell(
-                RunnerEvent::Started { .. }
-                | RunnerEvent::Ended { .. }
-                | RunnerEvent::Judged { .. },
+                RunnerNotice::Started { .. }
+                | RunnerNotice::Ended { .. }
+                | RunnerNotice::Judged { .. },
             ) => {
                 return None;
             }

@@ -39,7 +39,7 @@ impl Sum {
 }
 
 /// How the attempt ended.
-struct Verdict {
+struct StepsEnd {
     return_code: i64,
     signal: Option<i64>,
     cause: Option<Cause>,
@@ -123,8 +123,8 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     })
 }
 
-fn success() -> Verdict {
-    Verdict {
+fn success() -> StepsEnd {
+    StepsEnd {
         return_code: 0,
         signal: None,
         cause: None,
@@ -134,14 +134,14 @@ fn success() -> Verdict {
     }
 }
 
-fn missing(run: &Run) -> Verdict {
+fn missing(run: &Run) -> StepsEnd {
     let lacking = Lacking::find(&run.context, &run.packet, run.outputs.as_deref());
     if lacking.is_empty() {
         return success();
     }
     let text = format!("all steps succeeded, but {}", lacking.sentence());
     let evidence = vec![Evidence { source: EvidenceSource::Output, text: text.clone() }];
-    Verdict {
+    StepsEnd {
         return_code: 1,
         signal: None,
         cause: Some(Cause::MissingOutput),
@@ -151,7 +151,7 @@ fn missing(run: &Run) -> Verdict {
     }
 }
 
-fn of_failure(run: &Run, failure: &Failure) -> Verdict {
+fn of_failure(run: &Run, failure: &Failure) -> StepsEnd {
     let execution = &run.context.execution;
     let checked = failure
         .exit
@@ -175,7 +175,7 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
         _ => failure.code,
     };
     let error = failure_line(&failure.step, failure.kind, failure.code, &failure.message);
-    Verdict {
+    StepsEnd {
         return_code,
         signal: failure.signal,
         cause: Some(cause),
@@ -185,7 +185,7 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
     }
 }
 
-fn of_stop(run: &Run, exit: Option<&ProcessExit>, reason: Option<&StopReason>) -> Verdict {
+fn of_stop(run: &Run, exit: Option<&ProcessExit>, reason: Option<&StopReason>) -> StepsEnd {
     let stopped;
     let exit = match (exit, reason) {
         (Some(exit), _) => exit,
@@ -212,7 +212,7 @@ fn of_stop(run: &Run, exit: Option<&ProcessExit>, reason: Option<&StopReason>) -
         }
     };
     let verdict = judge(exit, &Rules::of(&run.context, &run.packet), &Lacking::default());
-    Verdict {
+    StepsEnd {
         return_code: verdict.return_code,
         signal: verdict.signal,
         cause: verdict.cause,

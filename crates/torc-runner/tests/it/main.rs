@@ -14,7 +14,7 @@ use torc_model::api::{ActionPacket, FileRef, RecoveryScript};
 use torc_model::ids::{ActionId, AttemptId, WorkflowId};
 use torc_model::plan::{ActionKind, OnScriptFailure, Stdio, StdioMode};
 use torc_model::status::{Cause, EndDetail, EvidenceSource, Trigger};
-use torc_runner::{Config, Error, LeaveReason, Runner, RunnerEvent, RunnerSummary, Shutdown};
+use torc_runner::{Config, Error, LeaveReason, Runner, RunnerNotice, RunnerSummary, Shutdown};
 
 /// A fake server and runners that work for it in one directory.
 struct Lab {
@@ -26,7 +26,7 @@ struct Lab {
 struct Work {
     task: JoinHandle<Result<RunnerSummary, Error>>,
     shutdown: watch::Sender<Shutdown>,
-    events: mpsc::UnboundedReceiver<RunnerEvent>,
+    events: mpsc::UnboundedReceiver<RunnerNotice>,
 }
 
 impl Lab {
@@ -76,7 +76,7 @@ impl Work {
             .unwrap()
     }
 
-    async fn event(&mut self, wanted: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
+    async fn event(&mut self, wanted: impl Fn(&RunnerNotice) -> bool) -> RunnerNotice {
         let search = async {
             loop {
                 let event = self.events.recv().await.expect("the runner has ended");
@@ -210,9 +210,9 @@ async fn a_server_restart_is_invisible_to_jobs_and_results_wait_on_disk() {
     let mut work = lab.begin();
     lab.until_file("ready").await;
     lab.server.kill();
-    work.event(|e| matches!(e, RunnerEvent::ServerLost { .. })).await;
+    work.event(|e| matches!(e, RunnerNotice::ServerLost { .. })).await;
     std::fs::write(lab.dir.path().join("go"), "").unwrap();
-    work.event(|e| matches!(e, RunnerEvent::Ended { .. })).await;
+    work.event(|e| matches!(e, RunnerNotice::Ended { .. })).await;
     let spool = lab.dir.path().join("output/.torc_spool");
     let deadline = Instant::now() + Duration::from_secs(10);
     let file = loop {
@@ -230,7 +230,7 @@ async fn a_server_restart_is_invisible_to_jobs_and_results_wait_on_disk() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     lab.server.restart();
-    work.event(|e| matches!(e, RunnerEvent::ServerBack)).await;
+    work.event(|e| matches!(e, RunnerNotice::ServerBack)).await;
     let summary = work.end().await;
     assert_eq!((summary.succeeded, summary.undelivered), (1, 0));
     assert_eq!(lab.server.report(long).return_code, 0);
@@ -263,7 +263,7 @@ async fn a_runner_that_is_cut_off_ends_its_jobs_and_the_next_one_delivers_for_it
     lab.server.restart();
     let mut work = lab.begin();
     work.event(
-        |e| matches!(e, RunnerEvent::Warning { message } if message.contains("delivered 1")),
+        |e| matches!(e, RunnerNotice::Warning { message } if message.contains("delivered 1")),
     )
     .await;
     work.end().await;
@@ -338,7 +338,7 @@ async fn a_stop_gives_jobs_time_and_a_second_one_does_not() {
     let mut work = lab.begin();
     lab.until_file("ready2").await;
     work.shutdown.send(Shutdown::Stop).unwrap();
-    work.event(|e| matches!(e, RunnerEvent::Leaving { .. })).await;
+    work.event(|e| matches!(e, RunnerNotice::Leaving { .. })).await;
     work.shutdown.send(Shutdown::Kill).unwrap();
     work.end().await;
     let report = lab.server.report(stubborn);

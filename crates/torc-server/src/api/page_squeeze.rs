@@ -148,7 +148,7 @@ enum Kind {
     Sign,
 }
 
-type Token<'a> = (Kind, &'a str);
+type ScriptToken<'a> = (Kind, &'a str);
 
 /// What an opened bracket holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,9 +170,9 @@ pub struct Module {
 
 /// A module in pieces.
 struct ParsedModule<'a> {
-    tokens: Vec<Token<'a>>,
+    tokens: Vec<ScriptToken<'a>>,
     /// Without blanks.
-    full: Vec<Token<'a>>,
+    full: Vec<ScriptToken<'a>>,
     roles: Vec<WordRole>,
     /// How often each name of a variable stands in it.
     uses: HashMap<&'a str, usize>,
@@ -182,7 +182,7 @@ struct ParsedModule<'a> {
 impl<'a> ParsedModule<'a> {
     fn new(module: &'a Module) -> Self {
         let tokens = tokens(&module.body);
-        let full: Vec<Token> =
+        let full: Vec<ScriptToken> =
             tokens.iter().copied().filter(|(kind, _)| *kind != Kind::Blank).collect();
         let roles = roles(&full);
         let mut uses: HashMap<&str, usize> = HashMap::new();
@@ -332,8 +332,8 @@ fn join(out: &mut String, blank: &str, next: &str) {
     }
 }
 
-fn tokens(script: &str) -> Vec<Token<'_>> {
-    let mut found: Vec<Token> = Vec::new();
+fn tokens(script: &str) -> Vec<ScriptToken<'_>> {
+    let mut found: Vec<ScriptToken> = Vec::new();
     // Open braces; true: what it closes is a value of a template.
     let mut braces = Vec::new();
     let mut rest = script;
@@ -373,7 +373,7 @@ fn tokens(script: &str) -> Vec<Token<'_>> {
 }
 
 /// A slash begins a regular expression here, and is no division.
-fn expects_value(before: Option<Token<'_>>) -> bool {
+fn expects_value(before: Option<ScriptToken<'_>>) -> bool {
     match before {
         Some((Kind::Sign, sign)) => !matches!(sign, ")" | "]" | "}"),
         Some((Kind::Open | Kind::Middle, _)) | None => true,
@@ -439,7 +439,7 @@ enum WordRole {
     Both,
 }
 
-fn roles(tokens: &[Token<'_>]) -> Vec<WordRole> {
+fn roles(tokens: &[ScriptToken<'_>]) -> Vec<WordRole> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
     let mut open: Vec<Holds> = Vec::new();
     let mut roles = Vec::with_capacity(tokens.len());
@@ -472,13 +472,13 @@ fn roles(tokens: &[Token<'_>]) -> Vec<WordRole> {
 }
 
 /// Whether the parentheses behind this word are followed by a body: `draw() {`.
-fn is_method(tokens: &[Token<'_>], at: usize) -> bool {
+fn is_method(tokens: &[ScriptToken<'_>], at: usize) -> bool {
     closing(tokens, at + 1)
         .is_some_and(|end| tokens.get(end + 1).is_some_and(|token| token.1 == "{"))
 }
 
 /// The bracket that closes the one at this place.
-fn closing(tokens: &[Token<'_>], at: usize) -> Option<usize> {
+fn closing(tokens: &[ScriptToken<'_>], at: usize) -> Option<usize> {
     let mut depth = 0;
     for (place, (kind, text)) in tokens.iter().enumerate().skip(at) {
         match (kind, *text) {
@@ -514,7 +514,7 @@ fn short_names<'a>(
     let at_top = declared(&module.full, &module.roles, true);
     let regions = regions(&module.full, &module.roles);
     let mut short: HashMap<&str, String> = HashMap::new();
-    let mut given: Vec<(Span, String)> = Vec::new();
+    let mut given: Vec<(TokenRange, String)> = Vec::new();
     let used_here = module.shared.iter().filter_map(|name| shared.get_key_value(name.as_str()));
     for (name, next) in used_here {
         short.insert(name, next.clone());
@@ -534,7 +534,7 @@ fn short_names<'a>(
         let region = regions[name];
         let is_top = at_top.contains(name);
         let is_free = |next: &String| {
-            let overlaps = |span: &Span| span.0 <= region.1 && region.0 <= span.1;
+            let overlaps = |span: &TokenRange| span.0 <= region.1 && region.0 <= span.1;
             let is_used = module.uses.contains_key(next.as_str());
             let is_taken = (is_top && top.contains(next))
                 || given.iter().any(|(span, other)| other == next && overlaps(span));
@@ -555,22 +555,22 @@ fn short_names<'a>(
 }
 
 /// From the first token to the last.
-type Span = (usize, usize);
+type TokenRange = (usize, usize);
 
 /// For each name the smallest block or function that holds all its uses.
-fn regions<'a>(tokens: &[Token<'a>], roles: &[WordRole]) -> HashMap<&'a str, Span> {
-    let mut uses: HashMap<&str, Span> = HashMap::new();
+fn regions<'a>(tokens: &[ScriptToken<'a>], roles: &[WordRole]) -> HashMap<&'a str, TokenRange> {
+    let mut uses: HashMap<&str, TokenRange> = HashMap::new();
     for (at, (_, word)) in tokens.iter().enumerate().filter(|(at, _)| roles[*at] != WordRole::Other)
     {
         let span = uses.entry(word).or_insert((at, at));
         span.1 = at;
     }
-    let mut scopes: Vec<Span> =
+    let mut scopes: Vec<TokenRange> =
         (0..tokens.len()).filter_map(|at| Some((at, scope(tokens, at)?))).collect();
     scopes.push((0, tokens.len()));
     // The smallest first.
     scopes.sort_by_key(|(from, until)| until - from);
-    let holds = |span: Span| {
+    let holds = |span: TokenRange| {
         let found = scopes.iter().find(|scope| scope.0 <= span.0 && span.1 <= scope.1);
         found.copied().unwrap_or((0, tokens.len()))
     };
@@ -579,7 +579,7 @@ fn regions<'a>(tokens: &[Token<'a>], roles: &[WordRole]) -> HashMap<&'a str, Spa
 
 /// The end of the scope that begins at this token: of a block, or of a function, a loop or a `catch`
 /// with what stands in its parentheses.
-fn scope(tokens: &[Token<'_>], at: usize) -> Option<usize> {
+fn scope(tokens: &[ScriptToken<'_>], at: usize) -> Option<usize> {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.1);
     let before = at.checked_sub(1).map_or("", text);
     match text(at) {
@@ -607,7 +607,7 @@ fn scope(tokens: &[Token<'_>], at: usize) -> Option<usize> {
 }
 
 /// The last token of the expression that begins here.
-fn end_of_expression(tokens: &[Token<'_>], at: usize) -> usize {
+fn end_of_expression(tokens: &[ScriptToken<'_>], at: usize) -> usize {
     let mut place = at;
     while let Some((kind, text)) = tokens.get(place) {
         match (kind, *text) {
@@ -635,7 +635,11 @@ fn nth_name(n: usize, letters: &[u8]) -> String {
 
 /// Names that are declared somewhere: constants, variables, functions, classes and parameters; or
 /// only those that stand in no block or function.
-fn declared<'a>(tokens: &[Token<'a>], roles: &[WordRole], is_top_only: bool) -> HashSet<&'a str> {
+fn declared<'a>(
+    tokens: &[ScriptToken<'a>],
+    roles: &[WordRole],
+    is_top_only: bool,
+) -> HashSet<&'a str> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.1);
     let mut found = HashSet::new();
     let mut depth = 0;

@@ -210,9 +210,9 @@ impl Beat {
         Ok(new
             .take(MAX_FAILURES)
             .map(|group| PulseFailure {
-                kind: group.kind,
+                kind: group.diagnosis.kind,
                 family: group.family.chars().take(MAX_NAME).collect(),
-                jobs: group.jobs,
+                jobs: group.counts.jobs,
             })
             .collect())
     }

@@ -34,11 +34,11 @@ const REMEMBERED_SECONDS: i64 = 7 * 24 * 3600;
 pub struct Sessions {
     codes: Mutex<Vec<(Hash, Code)>>,
     /// By the hash of their token; read from the database at the first question.
-    live: RwLock<Option<HashMap<String, Session>>>,
+    live: RwLock<Option<HashMap<String, CachedSession>>>,
 }
 
 /// A session, and the person's token that it was made with; None: the owner's.
-type Session = (UiSessionView, Option<i64>);
+type CachedSession = (UiSessionView, Option<i64>);
 
 #[derive(Clone)]
 struct Code {
@@ -58,9 +58,9 @@ impl Sessions {
         Ok(self.find(reader, hash).await?.map(|(session, made_with)| (session.scope, made_with)))
     }
 
-    async fn find(&self, reader: &Reader, hash: &Hash) -> Result<Option<Session>, ApiError> {
+    async fn find(&self, reader: &Reader, hash: &Hash) -> Result<Option<CachedSession>, ApiError> {
         let now = now_ms();
-        let is_good = |session: &&Session| session.0.expires_ms > now;
+        let is_good = |session: &&CachedSession| session.0.expires_ms > now;
         if let Some(live) = &*self.live.read().await {
             return Ok(live.get(&secret::hex(hash)).filter(is_good).cloned());
         }

@@ -155,24 +155,25 @@ impl Ids {
     }
 
     fn verdict(&self, tx: &mut Tx<'_>, verdict: &ClassificationView) -> Result<(), Failed> {
+        let (said, end) = (&verdict.said, &verdict.end);
         let Some(job) = self.jobs.get(&verdict.job_id) else { return Ok(()) };
         let follows = attempts::row_of(tx.db, *job, verdict.run_id, verdict.attempt_id)?;
         let row = VerdictRow {
             job: *job,
             tried: (verdict.run_id, verdict.attempt_id),
-            action: verdict.action,
+            action: said.action,
             state: verdict.state,
-            by: (&verdict.by, verdict.agent.as_deref()),
-            reason: verdict.reason.clone(),
-            confidence: verdict.confidence,
-            evidence: &verdict.evidence,
-            changes: &verdict.changes,
+            by: (&said.by, said.agent.as_deref()),
+            reason: said.reason.clone(),
+            confidence: said.confidence,
+            evidence: &said.evidence,
+            changes: &said.changes,
             print: (verdict.fingerprint.as_deref().unwrap_or_default(), ""),
             note: verdict.note.as_deref(),
             created: verdict.created_ms,
-            decided: (verdict.decided_ms, verdict.decided_by.as_deref()),
+            decided: (end.decided_ms, end.decided_by.as_deref()),
             follows,
-            outcome: (verdict.outcome, verdict.outcome_ms),
+            outcome: (end.outcome, end.outcome_ms),
         };
         journal::insert_verdict(tx.db, self.workflow, &row)?;
         Ok(())

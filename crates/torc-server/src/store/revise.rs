@@ -489,11 +489,11 @@ impl Taken<'_> {
         let new = RevisedWorkflow {
             settings: &settings,
             name: (said.name.as_ref() != Some(&plan.name)).then_some(plan.name.as_str()),
-            description: (said.description != plan.description)
-                .then_some(plan.description.as_deref()),
-            project: (said.project != plan.project).then_some(plan.project.as_deref()),
-            metadata: (said.metadata != plan.metadata)
-                .then(|| plan.metadata.as_ref().map(ToString::to_string)),
+            description: (said.description != plan.notes.description)
+                .then_some(plan.notes.description.as_deref()),
+            project: (said.project != plan.notes.project).then_some(plan.notes.project.as_deref()),
+            metadata: (said.metadata != plan.notes.metadata)
+                .then(|| plan.notes.metadata.as_ref().map(ToString::to_string)),
             spec_path: how.spec_path.as_deref(),
         };
         journal::revise_workflow(tx.db, id, &plan.spec, &new)?;

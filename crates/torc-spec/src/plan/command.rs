@@ -74,12 +74,12 @@ pub struct Filled {
     /// Paths that go into files of their own.
     pub lists: Vec<Vec<String>>,
     /// What is doubtful.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<ReferenceProblem>,
 }
 
 /// Something doubtful or wrong about a reference.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Doubt {
+pub struct ReferenceProblem {
     /// The reference as written.
     pub written: String,
     /// What about it.
@@ -141,12 +141,14 @@ impl Command {
         rows: &[Vec<&Value>],
         catalog: &Catalog,
         lists: Vec<Vec<String>>,
-    ) -> Result<Filled, Doubt> {
+    ) -> Result<Filled, ReferenceProblem> {
         let mut out = Filled { lists, ..Filled::default() };
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.text.push_str(
-                    &text.fill(&rows[0]).map_err(|message| Doubt::fatal(String::new(), message))?,
+                    &text
+                        .fill(&rows[0])
+                        .map_err(|message| ReferenceProblem::fatal(String::new(), message))?,
                 ),
                 Piece::Reference(reference) => reference.fill(rows, catalog, &mut out)?,
             }
@@ -185,7 +187,7 @@ fn first_reference(text: &str) -> Option<(usize, ReferenceKind, usize)> {
 
 /// What looks like a reference and is none, in the order of the text: `${files.inputs.x}`. A dot
 /// after a plain name is nothing that the shell could read either.
-pub(crate) fn slips(text: &str) -> Vec<Doubt> {
+pub(crate) fn slips(text: &str) -> Vec<ReferenceProblem> {
     let mut found = Vec::new();
     let mut scanner = Scanner::default();
     let mut done = 0;
@@ -232,7 +234,7 @@ fn word_of(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }
 
-fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
+fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> ReferenceProblem {
     let written = format!("${{{path}");
     let shown =
         if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
@@ -240,7 +242,7 @@ fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
         let message = format!("the shell cannot read `{shown}`: a name has no dots");
         let help = "references are `${files.input.NAME}`, `${user_data.input.NAME}` and the same with `output`; \
                     `\\${` keeps the shell from reading it";
-        return Doubt { written, message, help: Some(help.into()), fatal: false };
+        return ReferenceProblem { written, message, help: Some(help.into()), fatal: false };
     };
     let mut parts = path.split('.');
     let first = parts.next().unwrap_or_default();
@@ -253,23 +255,28 @@ fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
     let message = format!("`{shown}` is no reference, and no shell can read it");
     // Many words are near to these two; one alone is not enough to refuse a spec.
     let fatal = is_read_by_the_shell && (first == right || role.is_some());
-    Doubt { written, message, help: Some(help), fatal }
+    ReferenceProblem { written, message, help: Some(help), fatal }
 }
 
-impl Doubt {
+impl ReferenceProblem {
     fn fatal(written: String, message: String) -> Self {
         Self { written, message, help: None, fatal: true }
     }
 }
 
 impl FileReference {
-    fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+    fn fill(
+        &self,
+        rows: &[Vec<&Value>],
+        catalog: &Catalog,
+        out: &mut Filled,
+    ) -> Result<(), ReferenceProblem> {
         let mut names: Vec<String> = Vec::with_capacity(1);
         for row in rows {
             let name = self
                 .name
                 .fill(row)
-                .map_err(|message| Doubt::fatal(self.written.clone(), message))?;
+                .map_err(|message| ReferenceProblem::fatal(self.written.clone(), message))?;
             if rows.len() == 1 || !names.contains(&name) {
                 names.push(name);
             }
@@ -303,7 +310,7 @@ impl FileReference {
         names: &[String],
         catalog: &Catalog,
         out: &mut Filled,
-    ) -> Result<(), Doubt> {
+    ) -> Result<(), ReferenceProblem> {
         let mut paths = Vec::with_capacity(names.len());
         for name in names {
             let index = catalog
@@ -319,7 +326,7 @@ impl FileReference {
             Quotes::Double => out.text.push_str(&format!("${{{variable}}}")),
             Quotes::Single => {
                 out.text.push_str(&format!("${{{variable}}}"));
-                out.doubts.push(Doubt {
+                out.doubts.push(ReferenceProblem {
                     written: self.written.clone(),
                     message: "between single quotes only a nested shell will see the list".into(),
                     help: Some("use double quotes".into()),
@@ -330,7 +337,12 @@ impl FileReference {
         Ok(())
     }
 
-    fn fill_file(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+    fn fill_file(
+        &self,
+        name: &str,
+        catalog: &Catalog,
+        out: &mut Filled,
+    ) -> Result<(), ReferenceProblem> {
         let index = catalog
             .file(name)
             .ok_or_else(|| self.unknown("file", name, catalog.nearest_file(name)))?;
@@ -345,7 +357,7 @@ impl FileReference {
                 Quotes::Double => "put the reference in single quotes",
                 Quotes::Single => "choose another path",
             };
-            out.doubts.push(Doubt {
+            out.doubts.push(ReferenceProblem {
                 written: self.written.clone(),
                 message,
                 help: Some(help.into()),
@@ -357,7 +369,12 @@ impl FileReference {
         Ok(())
     }
 
-    fn fill_user_data(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+    fn fill_user_data(
+        &self,
+        name: &str,
+        catalog: &Catalog,
+        out: &mut Filled,
+    ) -> Result<(), ReferenceProblem> {
         let index = catalog
             .user_data(name)
             .ok_or_else(|| self.unknown("user data", name, catalog.nearest_user_data(name)))?;
@@ -375,7 +392,7 @@ impl FileReference {
                     let help = Some(format!(
                         "use double quotes, or read the environment variable `{variable}`"
                     ));
-                    out.doubts.push(Doubt {
+                    out.doubts.push(ReferenceProblem {
                         written: self.written.clone(),
                         message,
                         help,
@@ -387,7 +404,7 @@ impl FileReference {
         };
         let text = data.to_string();
         if text.len() >= LONGEST_ARGUMENT {
-            out.doubts.push(Doubt {
+            out.doubts.push(ReferenceProblem {
                 written: self.written.clone(),
                 message: format!(
                     "the value of `{name}` has {} KiB, and no program takes an argument of {} KiB or more",
@@ -414,7 +431,7 @@ impl FileReference {
             };
             let single = if fatal { "" } else { "put the reference in single quotes, or " };
             let help = Some(format!("{single}read the environment variable `{variable}`"));
-            let doubt = Doubt { written: self.written.clone(), message, help, fatal };
+            let doubt = ReferenceProblem { written: self.written.clone(), message, help, fatal };
             if fatal {
                 return Err(doubt);
             }
@@ -424,8 +441,8 @@ impl FileReference {
         Ok(())
     }
 
-    fn unknown(&self, what: &str, name: &str, help: Option<String>) -> Doubt {
-        Doubt {
+    fn unknown(&self, what: &str, name: &str, help: Option<String>) -> ReferenceProblem {
+        ReferenceProblem {
             written: self.written.clone(),
             message: format!("there is no {what} called `{name}`"),
             help,

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::catalog::Catalog;
-use super::command::{self, Command, Doubt, LONGEST_ARGUMENT, ReferenceKind};
+use super::command::{self, Command, LONGEST_ARGUMENT, ReferenceKind, ReferenceProblem};
 use super::index::Index;
 use super::json::JsonTemplate;
 use super::short::ShortNeeds;
@@ -131,9 +131,9 @@ pub const LISTS: [ListKey; 10] = [
 const LONG_COMMAND: usize = 1 << 20;
 
 /// The texts of which a job has at most one each.
-type Single = (&'static str, fn(&JobSpec) -> &Option<String>);
+type TextField = (&'static str, fn(&JobSpec) -> &Option<String>);
 
-const SINGLES: [Single; 5] = [
+const SINGLES: [TextField; 5] = [
     ("resource_requirements", |job| &job.resource_requirements),
     ("failure_handler", |job| &job.failure_handler),
     ("scheduler", |job| &job.scheduler),
@@ -531,7 +531,7 @@ impl Planner<'_> {
         }
     }
 
-    fn doubt(&mut self, doubt: Doubt, at: &At<'_>) {
+    fn doubt(&mut self, doubt: ReferenceProblem, at: &At<'_>) {
         let diagnostic = if doubt.fatal {
             Diagnostic::error(doubt.message)
         } else {

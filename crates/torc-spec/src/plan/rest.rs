@@ -7,6 +7,7 @@ use crate::document::{ActionSpec, Document};
 use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
+use torc_model::api::WorkflowNotes;
 use torc_model::plan::{
     Action, ActionKind, AutoRecover, DynamicJobs, Execution, ExecutionMode, FailureHandler, Job,
     Plan, RecoverySettings, Requirements, ResourceMonitor, RunnerPatience, Settings,
@@ -33,9 +34,11 @@ impl Planner<'_> {
         Plan {
             name: document.name.clone(),
             user: document.user.clone(),
-            description: document.description.clone(),
-            project: document.project.clone(),
-            metadata: document.metadata.clone(),
+            notes: WorkflowNotes {
+                description: document.description.clone(),
+                project: document.project.clone(),
+                metadata: document.metadata.clone(),
+            },
             access_groups: document.access_groups.clone(),
             settings: self.settings(document),
             resource_requirements: requirements(document),

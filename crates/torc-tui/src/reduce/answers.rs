@@ -1,6 +1,6 @@
 //! Answers of the server.
 
-use crate::format::Counts;
+use crate::format::StatusCounts;
 use crate::message::{Answer, AskProblem, Effect, Request};
 use crate::state::*;
 use std::collections::BTreeMap;
@@ -194,7 +194,7 @@ fn feed(request: &Request) -> Option<Feed> {
 }
 
 /// Counts by the status' integer out of counts by its name.
-pub(crate) fn numbers(named: &BTreeMap<String, i64>) -> Counts {
+pub(crate) fn numbers(named: &BTreeMap<String, i64>) -> StatusCounts {
     let mut counts = [0; 11];
     for (name, count) in named {
         if let Some(status) = JobStatus::parse(name) {

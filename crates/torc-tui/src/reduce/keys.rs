@@ -114,7 +114,7 @@ impl State {
             }
             (KeyCode::Enter, View::Failures) => {
                 let group = self.overview.failures.as_ref()?.get(self.failures.cursor)?;
-                let (id, name) = (group.sample, group.sample_name.clone());
+                let (id, name) = (group.sample.job, group.sample.name.clone());
                 Some(self.open_job(id, name))
             }
             (KeyCode::Char('J'), View::Failures) => {

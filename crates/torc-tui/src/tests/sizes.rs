@@ -207,10 +207,10 @@ fn hostile(answer: Answer, said: &str) -> Answer {
         }
         Answer::Failures(mut groups) => {
             for group in &mut groups {
-                group.summary = said.into();
-                group.tail = said.into();
+                group.diagnosis.summary = said.into();
+                group.sample.tail = said.into();
                 group.family = said.into();
-                group.sample_name = said.into();
+                group.sample.name = said.into();
             }
             Answer::Failures(groups)
         }

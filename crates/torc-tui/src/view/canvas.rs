@@ -1,6 +1,6 @@
 //! Drawing on a buffer: everything is clipped to its area, and every text is made safe on its way.
 
-use crate::format::{BAR_ORDER, Counts};
+use crate::format::{BAR_ORDER, StatusCounts};
 use crate::state::{Hit, Target};
 use crate::text;
 use crate::theme::{Theme, Tone};
@@ -103,7 +103,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// A bar of jobs by status; every status that occurs gets a cell.
-    pub fn bar(&mut self, area: Rect, x: u16, y: u16, width: u16, counts: &Counts) {
+    pub fn bar(&mut self, area: Rect, x: u16, y: u16, width: u16, counts: &StatusCounts) {
         let total: i64 = counts.iter().sum();
         let width = width.min(area.width.saturating_sub(x));
         let parts: Vec<_> = BAR_ORDER.iter().filter(|s| counts[**s as usize] > 0).collect();
@@ -221,7 +221,7 @@ pub enum Cell {
     Text(String, Style),
     /// Both ends are worth more than the middle.
     Name(String, Style),
-    Bar(Counts),
+    Bar(StatusCounts),
 }
 
 /// Columns that fit, with their places: number, x, width.

@@ -63,11 +63,11 @@ fn card(
 ) -> Vec<(String, Tone)> {
     let dot = canvas.theme.dot();
     let width = usize::from(width);
-    let sure = format!("{:.0}% confidence", group.confidence * 100.0);
+    let sure = format!("{:.0}% confidence", group.diagnosis.confidence * 100.0);
     let head = format!("{} in {}{dot}{sure}", group_title(canvas, group), group.family);
     let mut lines = vec![(head, Tone::Bad)];
     if !is_open {
-        lines.push((format!("  {}", text::line(&group.summary)), Tone::Quiet));
+        lines.push((format!("  {}", text::line(&group.diagnosis.summary)), Tone::Quiet));
         return lines;
     }
     let mut add = |said: &str, tone: Tone| {
@@ -75,16 +75,16 @@ fn card(
         let rows = text::wrap(&safe, width.saturating_sub(2));
         lines.extend(rows.into_iter().map(|row| (format!("  {row}"), tone)));
     };
-    add(&group.summary, Tone::Strong);
-    for proof in group.proof.iter().take(5) {
+    add(&group.diagnosis.summary, Tone::Strong);
+    for proof in group.diagnosis.proof.iter().take(5) {
         add(&format!("{}: {}", proof.source, proof.text), Tone::Plain);
     }
     let mut facts = Vec::new();
-    if group.blocked > 0 {
-        facts.push(format!("{} canceled behind them", count(group.blocked, "job")));
+    if group.counts.blocked > 0 {
+        facts.push(format!("{} canceled behind them", count(group.counts.blocked, "job")));
     }
-    if group.waiting > 0 {
-        facts.push(format!("{} wait for a verdict", grouped(group.waiting)));
+    if group.counts.waiting > 0 {
+        facts.push(format!("{} wait for a verdict", grouped(group.counts.waiting)));
     }
     if !group.nodes.is_empty() {
         let hosts: Vec<String> =
@@ -103,17 +103,17 @@ fn card(
         add(&facts.join(dot), Tone::Quiet);
     }
     if let Some((host, n)) = group.nodes.first()
-        && group.jobs > 3
+        && group.counts.jobs > 3
         && group.nodes.len() > 1
-        && n * 5 > group.jobs * 4
+        && n * 5 > group.counts.jobs * 4
     {
-        let (n, all) = (grouped(*n), grouped(group.jobs));
+        let (n, all) = (grouped(*n), grouped(group.counts.jobs));
         let sign = canvas.theme.warning();
         add(&format!("{sign} {n} of {all} on {host}: the node may be to blame"), Tone::Warn);
     }
-    if !group.tail.is_empty() {
-        add(&format!("Last lines of {}:", group.sample_name), Tone::Quiet);
-        let tail: Vec<String> = group.tail.lines().map(text::output).collect();
+    if !group.sample.tail.is_empty() {
+        add(&format!("Last lines of {}:", group.sample.name), Tone::Quiet);
+        let tail: Vec<String> = group.sample.tail.lines().map(text::output).collect();
         for line in &tail[tail.len().saturating_sub(TAIL)..] {
             lines.push((
                 format!("  {} {line}", if canvas.theme.ascii { "|" } else { "│" }),
@@ -126,8 +126,8 @@ fn card(
         let rows = text::wrap(&safe, width.saturating_sub(2));
         lines.extend(rows.into_iter().map(|row| (format!("  {row}"), tone)));
     };
-    add(&format!("Recovery would: {}", group.why), Tone::Quiet);
-    let chance = match group.chance {
+    add(&format!("Recovery would: {}", group.remedy.why), Tone::Quiet);
+    let chance = match group.remedy.chance {
         chance if chance > 0.0 => format!(" ({:.0}% chance)", chance * 100.0),
         _ => String::new(),
     };

@@ -115,7 +115,12 @@ fn one_line(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.put_fit(area, x, 0, &view.name, usize::from(area.width.saturating_sub(x)), quiet);
 }
 
-fn counts_in_letters(canvas: &mut Canvas<'_>, area: Rect, x: u16, counts: &format::Counts) -> u16 {
+fn counts_in_letters(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    x: u16,
+    counts: &format::StatusCounts,
+) -> u16 {
     let worst_first = format::BAR_ORDER.iter().rev();
     worst_first.filter(|status| counts[**status as usize] > 0).fold(x, |x, status| {
         let style = canvas.theme.of(*status);

@@ -2,7 +2,7 @@
 
 use super::canvas::{Canvas, Cell, TableColumn, layout};
 use super::empty;
-use crate::format::{self, Counts, count, grouped, kind_title};
+use crate::format::{self, StatusCounts, count, grouped, kind_title};
 use crate::state::{State, Target};
 use crate::theme::Tone;
 use ratatui::layout::Rect;
@@ -114,7 +114,7 @@ fn needs(state: &State, canvas: &mut Canvas<'_>, area: Rect, y: u16, height: u16
         let (plain, quiet, key) =
             (canvas.style(Tone::Plain), canvas.style(Tone::Quiet), canvas.style(Tone::Key));
         let (what, family) = (group_title(canvas, group), format!(" in {}", group.family));
-        let blocked = match group.blocked {
+        let blocked = match group.counts.blocked {
             0 => String::new(),
             n => format!("{}{} blocked", canvas.theme.dot(), count(n, "job")),
         };
@@ -129,7 +129,7 @@ fn needs(state: &State, canvas: &mut Canvas<'_>, area: Rect, y: u16, height: u16
         canvas.pieces(area, 0, at, &pieces);
         if per_group == 2 {
             let inner = Rect { x: area.x + 2, width: area.width.saturating_sub(2), ..area };
-            canvas.line(inner, at + 1, &group.summary, Tone::Quiet);
+            canvas.line(inner, at + 1, &group.diagnosis.summary, Tone::Quiet);
         }
         if state.overview.list.cursor == number {
             canvas.restyle(area, at, canvas.style(Tone::Picked));
@@ -148,13 +148,18 @@ fn needs(state: &State, canvas: &mut Canvas<'_>, area: Rect, y: u16, height: u16
 
 /// `37 × Out of memory`.
 pub fn group_title(canvas: &Canvas<'_>, group: &FailureGroup) -> String {
-    format!("{} {} {}", grouped(group.jobs), canvas.theme.times(), kind_title(group.kind))
+    format!(
+        "{} {} {}",
+        grouped(group.counts.jobs),
+        canvas.theme.times(),
+        kind_title(group.diagnosis.kind)
+    )
 }
 
 /// What recovery would do, in the words of the page's button.
 pub fn remedy(group: &FailureGroup) -> String {
-    let jobs = grouped(group.jobs);
-    match group.changes.first() {
+    let jobs = grouped(group.counts.jobs);
+    match group.remedy.changes.first() {
         Some(change) if change.field == Adjustable::Memory => {
             format!("more memory: {} MiB, retry {jobs}", grouped(change.to >> 20))
         }
@@ -257,7 +262,7 @@ fn families(state: &State, view: &FamiliesView, canvas: &mut Canvas<'_>, area: R
 fn left(
     canvas: &Canvas<'_>,
     view: &FamiliesView,
-    counts: &Counts,
+    counts: &StatusCounts,
     facts: Option<&torc_model::api::FamilyResources>,
 ) -> String {
     let total: i64 = counts.iter().sum();

@@ -240,11 +240,12 @@ fn verdicts(rows: &[ClassificationView]) -> Table {
     let mut table =
         Table::new(["id", "job", "name", "verdict", "state", "sure", "by", "outcome", "why"]);
     for row in rows {
-        let sure = row.confidence.map(|sure| format!("{:.0}%", sure * 100.0));
-        let changes: Vec<String> = row.changes.iter().map(super::recover::written).collect();
+        let said = &row.said;
+        let sure = said.confidence.map(|sure| format!("{:.0}%", sure * 100.0));
+        let changes: Vec<String> = said.changes.iter().map(super::recover::written).collect();
         let verdict = match changes.is_empty() {
-            true => row.action.to_string(),
-            false => format!("{}, {}", row.action, changes.join(", ")),
+            true => said.action.to_string(),
+            false => format!("{}, {}", said.action, changes.join(", ")),
         };
         table.row([
             Field::number(row.id),
@@ -253,9 +254,9 @@ fn verdicts(rows: &[ClassificationView]) -> Table {
             Field::text(verdict),
             Field::text(row.state.as_str()),
             Field::optional(sure),
-            Field::text(row.agent.as_ref().unwrap_or(&row.by)),
-            Field::optional(row.outcome.map(torc_model::recovery::RetryOutcome::as_str)),
-            Field::text(row.reason.as_deref().unwrap_or_default()),
+            Field::text(said.agent.as_ref().unwrap_or(&said.by)),
+            Field::optional(row.end.outcome.map(torc_model::recovery::RetryOutcome::as_str)),
+            Field::text(said.reason.as_deref().unwrap_or_default()),
         ]);
     }
     table

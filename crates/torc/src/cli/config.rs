@@ -64,7 +64,7 @@ struct ShownSetting {
 }
 
 #[derive(Serialize, Debug)]
-struct Looked {
+struct SettingSource {
     path: PathBuf,
     is_read: bool,
 }
@@ -163,10 +163,10 @@ fn check(context: &Context, config: &ConfigFiles) -> Result<()> {
 }
 
 fn paths(context: &Context, config: &ConfigFiles) -> Result<()> {
-    let looked: Vec<Looked> = Layer::ALL
+    let looked: Vec<SettingSource> = Layer::ALL
         .into_iter()
         .filter_map(Layer::path)
-        .map(|path| Looked { is_read: config.files.contains(&path), path })
+        .map(|path| SettingSource { is_read: config.files.contains(&path), path })
         .collect();
     context.output.list("files", &looked, looked.len() as i64, || {
         let mut table = Table::new(["path", "state"]);

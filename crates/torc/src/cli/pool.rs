@@ -36,7 +36,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What it is told.
-pub struct Pool<'a> {
+pub struct PoolProcess<'a> {
     /// Where words go, and how the server is found.
     pub context: &'a Context,
     /// What the runners may use together.
@@ -46,7 +46,7 @@ pub struct Pool<'a> {
 }
 
 /// Serves until it is told to stop.
-pub async fn run(pool: Pool<'_>) -> Result<Exit> {
+pub async fn run(pool: PoolProcess<'_>) -> Result<Exit> {
     pool.options.check()?;
     let session =
         Session::open_for(&pool.context.locator, Access::Existing, Purpose::Run { port: 0 })
@@ -87,7 +87,7 @@ struct PoolRunners {
     unable: Vec<WorkflowId>,
 }
 
-async fn serve(client: &Client, pool: &Pool<'_>) -> Result<Exit> {
+async fn serve(client: &Client, pool: &PoolProcess<'_>) -> Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
     let introduction = introduction(pool.options)?;
     let mut id = register(client, &introduction).await?;
@@ -214,7 +214,7 @@ fn introduction(options: &RunnerOptions) -> Result<RegisterPoolRunner> {
 /// Starts a runner for one workflow, in a process group of its own: Ctrl-C is for this process, which
 /// tells its runners.
 fn start(
-    pool: &Pool<'_>,
+    pool: &PoolProcess<'_>,
     id: PoolRunnerId,
     workflow: WorkflowId,
     end: Option<Instant>,
@@ -263,7 +263,7 @@ impl PoolRunners {
     /// Starts a runner for a workflow, or has one started when its last one is gone.
     fn serve(
         &mut self,
-        pool: &Pool<'_>,
+        pool: &PoolProcess<'_>,
         id: PoolRunnerId,
         end: Option<Instant>,
         workflow: WorkflowId,
@@ -285,7 +285,7 @@ impl PoolRunners {
 
     fn on_end(
         &mut self,
-        pool: &Pool<'_>,
+        pool: &PoolProcess<'_>,
         id: PoolRunnerId,
         end: Option<Instant>,
         ended: Option<(WorkflowId, std::io::Result<ExitStatus>)>,

@@ -117,10 +117,10 @@ impl Run {
         self.spec = json!({"left out": "by --redact"});
         self.adjustments = json!({"items": [], "total_count": 0});
         for group in &mut self.failures {
-            group.tail.clear();
+            group.sample.tail.clear();
             group.nodes.clear();
-            group.proof.clear();
-            group.summary = format!("{}", group.kind);
+            group.diagnosis.proof.clear();
+            group.diagnosis.summary = format!("{}", group.diagnosis.kind);
         }
         for job in &mut self.jobs {
             if let Some(last) = &mut job.last {
@@ -194,8 +194,8 @@ impl Run {
             .failures
             .iter()
             .map(|group| {
-                let kept = json!({"summary": group.summary, "tail": group.tail});
-                (group.sample.0.to_string(), kept)
+                let kept = json!({"summary": group.diagnosis.summary, "tail": group.sample.tail});
+                (group.sample.job.0.to_string(), kept)
             })
             .collect();
         let names: Vec<&str> =
@@ -276,8 +276,13 @@ impl Run {
         });
         html += &table("Families", ["Family", "Completed", "Median time", "Most memory"], rows);
         let rows = self.failures.iter().map(|group| {
-            let at = format!("{} (and {} blocked)", group.jobs, group.blocked);
-            [group.family.clone(), at, group.summary.clone(), last_lines(&group.tail)]
+            let at = format!("{} (and {} blocked)", group.counts.jobs, group.counts.blocked);
+            [
+                group.family.clone(),
+                at,
+                group.diagnosis.summary.clone(),
+                last_lines(&group.sample.tail),
+            ]
         });
         html += &table("Failures", ["Family", "Jobs", "What happened", "Last lines"], rows);
         let mut slow: Vec<(&JobView, f64)> = self

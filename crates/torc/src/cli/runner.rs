@@ -2,7 +2,7 @@
 //! server.
 
 use super::drive::{self, Drive, Stay};
-use super::pool::{self, Pool};
+use super::pool::{self, PoolProcess};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -82,7 +82,7 @@ impl Args {
             return deliver.execute(context);
         }
         if self.any {
-            let pool = Pool { context, options: &self.options, max_idle: self.max_idle };
+            let pool = PoolProcess { context, options: &self.options, max_idle: self.max_idle };
             return block_on_one_worker(pool::run(pool));
         }
         let workflow = self.workflow.unwrap_or_default();

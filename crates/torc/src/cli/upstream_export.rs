@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use torc_model::api::Past;
 use torc_model::status::JobStatus;
 
-type Read<T> = std::result::Result<T, String>;
+type ReadResult<T> = std::result::Result<T, String>;
 
 /// Keys of a workflow that a spec has under the same name.
 const SAME: [&str; 13] = [
@@ -25,7 +25,7 @@ const SAME: [&str; 13] = [
 ];
 
 /// The spec and the past of an export.
-pub fn read(export: &Value) -> Read<(Value, Past)> {
+pub fn read(export: &Value) -> ReadResult<(Value, Past)> {
     let version = export["export_version"].as_str().unwrap_or_default();
     if !version.starts_with("1.") {
         return Err(format!("it is an export of version `{version}`; versions 1.x are read"));
@@ -72,7 +72,7 @@ pub fn read(export: &Value) -> Read<(Value, Past)> {
         handlers.push(json!({"name": row["name"], "rules": rules}));
     }
     put(&mut spec, "failure_handlers", handlers);
-    let jobs = rows(export, "jobs").map(|row| names.job(row)).collect::<Read<Vec<_>>>()?;
+    let jobs = rows(export, "jobs").map(|row| names.job(row)).collect::<ReadResult<Vec<_>>>()?;
     put(&mut spec, "jobs", jobs);
     put(
         &mut spec,
@@ -127,7 +127,7 @@ impl Names {
         self.by_table.get(table)?.get(&id.as_i64()?).map(String::as_str)
     }
 
-    fn job(&self, row: &Map<String, Value>) -> Read<Value> {
+    fn job(&self, row: &Map<String, Value>) -> ReadResult<Value> {
         let mut job = said(
             row,
             &[
@@ -215,7 +215,7 @@ fn status(value: &Value) -> JobStatus {
     value.as_str().and_then(by_word).or_else(by_code).unwrap_or(JobStatus::Uninitialized)
 }
 
-fn past(export: &Value) -> Read<Past> {
+fn past(export: &Value) -> ReadResult<Past> {
     let results: Vec<&Map<String, Value>> = rows(export, "results").collect();
     let run = export["workflow"]["run_id"].as_i64().unwrap_or(0);
     let mut names = HashMap::new();
@@ -249,7 +249,7 @@ fn past(export: &Value) -> Read<Past> {
     torc_model::json::from_plain(&past).map_err(|error| format!("its results: {error}"))
 }
 
-fn attempt(id: i64, result: &Map<String, Value>, names: &HashMap<i64, Value>) -> Read<Value> {
+fn attempt(id: i64, result: &Map<String, Value>, names: &HashMap<i64, Value>) -> ReadResult<Value> {
     let job = result["job_id"].as_i64().unwrap_or_default();
     let ended = result.get("completion_time").and_then(Value::as_str).unwrap_or_default();
     let ended: jiff::Timestamp =

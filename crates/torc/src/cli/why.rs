@@ -100,17 +100,17 @@ fn render_workflow(
         card.line("", format!("and {} more reasons", human::grouped(why.left_out)));
     }
     for group in failures.iter().take(MAX_FAILURES) {
-        let (jobs, title) = (human::count(group.jobs, "job"), group.kind.title());
+        let (jobs, title) = (human::count(group.counts.jobs, "job"), group.diagnosis.kind.title());
         // Some sentences begin with what the title says.
-        let what = match group.summary.starts_with(title) {
-            true => group.summary.clone(),
-            false => format!("{title}: {}", group.summary),
+        let what = match group.diagnosis.summary.starts_with(title) {
+            true => group.diagnosis.summary.clone(),
+            false => format!("{title}: {}", group.diagnosis.summary),
         };
         card.line(
             "failed",
             format!(
                 "{jobs} of {} (such as {}, job {}): {what}",
-                group.family, group.sample_name, group.sample
+                group.family, group.sample.name, group.sample.job
             ),
         );
     }
@@ -118,7 +118,7 @@ fn render_workflow(
         let more = human::grouped((failures.len() - MAX_FAILURES) as i64);
         card.line("", format!("and {more} more; `torc reports summary {}`", status.workflow_id));
     }
-    let sample = failures.first().map(|group| group.sample);
+    let sample = failures.first().map(|group| group.sample.job);
     let sample = sample.or_else(|| why.waiting.first().map(|group| group.sample));
     let sample = sample.map(|job| format!("`torc why {job}` explains one of them"));
     hints.dedup();

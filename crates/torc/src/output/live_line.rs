@@ -26,7 +26,7 @@ pub struct LiveLine {
 }
 
 /// Says what the line says, for the time since it began and so many columns.
-type Text = Box<dyn Fn(Duration, usize) -> String + Send>;
+type LineText = Box<dyn Fn(Duration, usize) -> String + Send>;
 
 struct Shared {
     /// Held while something is written, so that the line and other text never mix.
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 struct State {
-    text: Text,
+    text: LineText,
     begin: Instant,
     is_over: bool,
 }

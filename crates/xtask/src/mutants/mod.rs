@@ -11,7 +11,7 @@ mod tree;
 mod weave;
 
 use crate::Result;
-use probes::{Probe, Program, notices};
+use probes::{Probe, TestProgram, notices};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tree::{Mutant, Tree};
+use tree::{Mutant, SourceTree};
 
 /// Histories of the simulator: some quick ones first.
 const SEEDS: [(u64, u64); 3] = [(0, 32), (32, 224), (256, 1792)];
@@ -59,7 +59,7 @@ pub struct Args {
 
 /// What was found out about a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Fate {
+enum MutantFate {
     /// Noticed, by this program.
     Noticed(String),
     /// No test noticed it.
@@ -68,7 +68,7 @@ enum Fate {
     NotReached,
 }
 
-impl Fate {
+impl MutantFate {
     fn word(&self) -> String {
         match self {
             Self::Noticed(by) => format!("noticed {by}"),
@@ -92,7 +92,7 @@ impl Args {
         let root = crate::root()?;
         let work = root.join("target/mutants");
         fs::create_dir_all(&work)?;
-        let mut tree = Tree::copy(&root, &work)?;
+        let mut tree = SourceTree::copy(&root, &work)?;
         for name in &self.files {
             if !tree.files.iter().any(|file| file.name == *name) {
                 return Err(format!("the engine has no file `{name}`").into());
@@ -167,10 +167,10 @@ impl Args {
                         && let Some(mutant) = open.get(next.fetch_add(1, Ordering::Relaxed))
                     {
                         let fate = match reached.contains(&mutant.id) {
-                            false => Ok(Fate::NotReached),
+                            false => Ok(MutantFate::NotReached),
                             true => notices(probes, mutant.id).map(|by| match by {
-                                Some(by) => Fate::Noticed(by),
-                                None => Fate::Survived,
+                                Some(by) => MutantFate::Noticed(by),
+                                None => MutantFate::Survived,
                             }),
                         };
                         if let Err(error) = fate.and_then(|fate| record.add(mutant, fate)) {
@@ -189,7 +189,7 @@ impl Args {
 }
 
 /// What notices, in the order of cost, and a digest of all of it.
-fn programs(tree: &Tree, with_store: bool) -> Result<(Vec<Arc<Program>>, String)> {
+fn programs(tree: &SourceTree, with_store: bool) -> Result<(Vec<Arc<TestProgram>>, String)> {
     let tests = |package| ["test", "--no-run", "--package", package, "--lib"];
     let simulator = ["build", "--package", "torc-sim", "--bin", "torc-sim"];
     let mut wanted =
@@ -202,13 +202,13 @@ fn programs(tree: &Tree, with_store: bool) -> Result<(Vec<Arc<Program>>, String)
     for (name, package, args) in wanted {
         let file = tree.build(&args)?;
         digest.update(fs::read(&file)?);
-        list.push(Program::new(name, file, tree.package(package)));
+        list.push(TestProgram::new(name, file, tree.package(package)));
     }
     let digest = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok((list, digest))
 }
 
-fn learn(programs: &[Arc<Program>], work: &Path) -> Result<Vec<Probe>> {
+fn learn(programs: &[Arc<TestProgram>], work: &Path) -> Result<Vec<Probe>> {
     let mut probes = Vec::new();
     for program in programs {
         if program.name == "simulator" {
@@ -227,13 +227,13 @@ fn learn(programs: &[Arc<Program>], work: &Path) -> Result<Vec<Probe>> {
 /// What became of changes, in a file that survives the call.
 struct Record {
     file: Mutex<fs::File>,
-    known: Mutex<HashMap<String, Fate>>,
+    known: Mutex<HashMap<String, MutantFate>>,
     digests: HashMap<String, String>,
     tests: String,
 }
 
 impl Record {
-    fn open(work: &Path, tree: &Tree, tests: String, resume: bool) -> Result<Self> {
+    fn open(work: &Path, tree: &SourceTree, tests: String, resume: bool) -> Result<Self> {
         let path: PathBuf = work.join("fates.tsv");
         let digests: HashMap<String, String> =
             tree.files.iter().map(|file| (file.name.clone(), file.digest())).collect();
@@ -248,8 +248,8 @@ impl Record {
                 };
                 let file = key.split(':').next().unwrap_or_default();
                 let is_same = digests.get(file).is_some_and(|digest| digest == source);
-                let Some(fate) = Fate::read(word) else { continue };
-                let holds = is_same && (matches!(fate, Fate::Noticed(_)) || by == tests);
+                let Some(fate) = MutantFate::read(word) else { continue };
+                let holds = is_same && (matches!(fate, MutantFate::Noticed(_)) || by == tests);
                 if holds {
                     known.insert(key.to_owned(), fate);
                 } else {
@@ -266,7 +266,7 @@ impl Record {
         Ok(Self { file: Mutex::new(file), known: Mutex::new(known), digests, tests })
     }
 
-    fn add(&self, mutant: &Mutant, fate: Fate) -> Result<()> {
+    fn add(&self, mutant: &Mutant, fate: MutantFate) -> Result<()> {
         let source = self.digests.get(&mutant.file).map_or("", String::as_str);
         let line = format!("{}\t{source}\t{}\t{}\n", mutant.key(), self.tests, fate.word());
         lock(&self.file).write_all(line.as_bytes())?;
@@ -274,7 +274,7 @@ impl Record {
         Ok(())
     }
 
-    fn fates(&self) -> HashMap<String, Fate> {
+    fn fates(&self) -> HashMap<String, MutantFate> {
         lock(&self.known).clone()
     }
 }
@@ -285,19 +285,19 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// How many of each fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Told {
+struct FateCounts {
     noticed: usize,
     survived: usize,
     not_reached: usize,
     open: usize,
 }
 
-impl Told {
-    fn add(&mut self, fate: Option<&Fate>) {
+impl FateCounts {
+    fn add(&mut self, fate: Option<&MutantFate>) {
         match fate {
-            Some(Fate::Noticed(_)) => self.noticed += 1,
-            Some(Fate::Survived) => self.survived += 1,
-            Some(Fate::NotReached) => self.not_reached += 1,
+            Some(MutantFate::Noticed(_)) => self.noticed += 1,
+            Some(MutantFate::Survived) => self.survived += 1,
+            Some(MutantFate::NotReached) => self.not_reached += 1,
             None => self.open += 1,
         }
     }
@@ -313,17 +313,17 @@ impl Told {
 }
 
 /// Prints what came out, file by file, and what was not noticed.
-fn report(chosen: &[Mutant], fates: &HashMap<String, Fate>) -> Told {
-    let mut all = Told::default();
-    let mut by_file: BTreeMap<&str, Told> = BTreeMap::new();
+fn report(chosen: &[Mutant], fates: &HashMap<String, MutantFate>) -> FateCounts {
+    let mut all = FateCounts::default();
+    let mut by_file: BTreeMap<&str, FateCounts> = BTreeMap::new();
     let mut by_program: BTreeMap<&str, usize> = BTreeMap::new();
     for mutant in chosen {
         let fate = fates.get(&mutant.key());
         all.add(fate);
         by_file.entry(&mutant.file).or_default().add(fate);
         match fate {
-            Some(Fate::Noticed(by)) => *by_program.entry(by).or_default() += 1,
-            Some(fate @ (Fate::Survived | Fate::NotReached)) => {
+            Some(MutantFate::Noticed(by)) => *by_program.entry(by).or_default() += 1,
+            Some(fate @ (MutantFate::Survived | MutantFate::NotReached)) => {
                 println!("{}: {}", fate.word(), mutant.key());
             }
             None => {}
@@ -331,7 +331,7 @@ fn report(chosen: &[Mutant], fates: &HashMap<String, Fate>) -> Told {
     }
     println!("\n| file | noticed | survived | not reached | noticed of all |");
     println!("|---|---|---|---|---|");
-    let row = |name: &str, told: Told| {
+    let row = |name: &str, told: FateCounts| {
         println!(
             "| {name} | {} | {} | {} | {:.1}% |",
             told.noticed,
@@ -358,10 +358,14 @@ mod tests {
 
     #[test]
     fn what_no_test_reaches_counts_as_not_noticed_and_what_is_open_does_not_count() {
-        let mut told = Told::default();
-        let noticed = Fate::Noticed("engine".into());
-        for fate in [Some(&noticed), Some(&noticed), Some(&Fate::Survived), Some(&Fate::NotReached)]
-        {
+        let mut told = FateCounts::default();
+        let noticed = MutantFate::Noticed("engine".into());
+        for fate in [
+            Some(&noticed),
+            Some(&noticed),
+            Some(&MutantFate::Survived),
+            Some(&MutantFate::NotReached),
+        ] {
             told.add(fate);
         }
         told.add(None);
@@ -371,9 +375,13 @@ mod tests {
 
     #[test]
     fn a_fate_is_read_as_it_was_written() {
-        for fate in [Fate::Noticed("store (hung)".into()), Fate::Survived, Fate::NotReached] {
-            assert_eq!(Fate::read(&fate.word()), Some(fate));
+        for fate in [
+            MutantFate::Noticed("store (hung)".into()),
+            MutantFate::Survived,
+            MutantFate::NotReached,
+        ] {
+            assert_eq!(MutantFate::read(&fate.word()), Some(fate));
         }
-        assert_eq!(Fate::read("else"), None);
+        assert_eq!(MutantFate::read("else"), None);
     }
 }

@@ -36,7 +36,7 @@ const ENVIRONMENT: [(&str, &str); 5] = [
 ];
 
 /// A program that notices changes.
-pub struct Program {
+pub struct TestProgram {
     /// For people.
     pub name: &'static str,
     file: PathBuf,
@@ -45,7 +45,7 @@ pub struct Program {
 
 /// One part of what a program tests.
 pub struct Probe {
-    program: Arc<Program>,
+    program: Arc<TestProgram>,
     /// What it is called with, besides what names tests.
     args: Vec<String>,
     /// The name of a test; tests of one program can run together.
@@ -63,7 +63,7 @@ enum Run {
     Hung,
 }
 
-impl Program {
+impl TestProgram {
     /// A program at `file`, run in `folder`.
     pub fn new(name: &'static str, file: PathBuf, folder: PathBuf) -> Arc<Self> {
         Arc::new(Self { name, file, folder })

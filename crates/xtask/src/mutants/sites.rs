@@ -35,7 +35,7 @@ pub struct Alternative {
 
 /// A place that can be changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Site {
+pub struct MutationSite {
     /// Bytes of the source.
     pub range: Range<usize>,
     /// How its changes are switched.
@@ -51,7 +51,7 @@ pub struct Site {
 /// What was found in a file.
 pub struct Found {
     /// In the order of the text, outer ones before inner ones.
-    pub sites: Vec<Site>,
+    pub sites: Vec<MutationSite>,
     /// Modules in files of their own that only tests have.
     pub test_modules: Vec<String>,
 }
@@ -72,7 +72,7 @@ struct Finder<'a> {
     source: &'a str,
     /// Types and functions around the present place.
     functions: Vec<String>,
-    sites: BTreeMap<Key, Site>,
+    sites: BTreeMap<Key, MutationSite>,
     test_modules: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Finder<'_> {
         let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
         let key = (range.start, !range.is_empty(), std::cmp::Reverse(range.end), form);
         let function = self.functions.join("::");
-        let site = self.sites.entry(key).or_insert_with(|| Site {
+        let site = self.sites.entry(key).or_insert_with(|| MutationSite {
             range,
             form,
             function,
@@ -429,7 +429,7 @@ mod tests {
 
     fn changes(source: &str) -> Vec<String> {
         let found = find(source).expect("it parses");
-        let of = |site: &Site| {
+        let of = |site: &MutationSite| {
             let place = format!("{} {}:{}", site.function, site.place.0, site.place.1);
             site.alternatives.iter().map(move |a| format!("{place} {}", a.what)).collect::<Vec<_>>()
         };

@@ -1,6 +1,6 @@
 //! A copy of the repository whose engine holds every change, and the programs that are built of it.
 
-use super::sites::{Site, find};
+use super::sites::{MutationSite, find};
 use super::weave::{Woven, weave};
 use crate::Result;
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub struct File {
     /// The text without changes.
     source: String,
     /// Places that can be changed.
-    pub sites: Vec<Site>,
+    pub sites: Vec<MutationSite>,
     /// Number of its first change.
     pub first: u32,
 }
@@ -81,7 +81,7 @@ impl Mutant {
 }
 
 /// The copy.
-pub struct Tree {
+pub struct SourceTree {
     /// Its root.
     root: PathBuf,
     /// Where programs are built.
@@ -92,7 +92,7 @@ pub struct Tree {
     pub unviable: HashSet<u32>,
 }
 
-impl Tree {
+impl SourceTree {
     /// Copies the tracked files and finds the changes.
     pub fn copy(repository: &Path, work: &Path) -> Result<Self> {
         let root = work.join("tree");

@@ -1,6 +1,6 @@
 //! One text that holds a file and all of its changes, each behind a switch.
 
-use super::sites::{Form, Site};
+use super::sites::{Form, MutationSite};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -30,9 +30,9 @@ impl Woven {
 
 /// Weaves the changes of a file in. They are numbered from `first` on, in the order of the sites; the
 /// numbers of those in `without` stay unused.
-pub fn weave(source: &str, sites: &[Site], first: u32, without: &HashSet<u32>) -> Woven {
+pub fn weave(source: &str, sites: &[MutationSite], first: u32, without: &HashSet<u32>) -> Woven {
     let mut next = first;
-    let numbered: Vec<(&Site, Vec<(u32, &str)>)> = sites
+    let numbered: Vec<(&MutationSite, Vec<(u32, &str)>)> = sites
         .iter()
         .map(|site| {
             let own = site.alternatives.iter().map(|alternative| {
@@ -55,7 +55,7 @@ pub fn weave(source: &str, sites: &[Site], first: u32, without: &HashSet<u32>) -
 struct Weaver<'a> {
     source: &'a str,
     /// What is left to be woven, outer sites before inner ones.
-    sites: &'a [(&'a Site, Vec<(u32, &'a str)>)],
+    sites: &'a [(&'a MutationSite, Vec<(u32, &'a str)>)],
     woven: Woven,
 }
 
@@ -77,7 +77,7 @@ impl Weaver<'_> {
         self.woven.text.push_str(&self.source[at..range.end]);
     }
 
-    fn site(&mut self, site: &Site, alternatives: &[(u32, &str)]) {
+    fn site(&mut self, site: &MutationSite, alternatives: &[(u32, &str)]) {
         match site.form {
             Form::Entry => {
                 for (id, value) in alternatives {

@@ -36,9 +36,9 @@ pub fn insert_workflow(
     .insert(params![
         plan.name,
         row.user,
-        plan.description,
-        plan.project,
-        plan.metadata.as_ref().map(ToString::to_string),
+        plan.notes.description,
+        plan.notes.project,
+        plan.notes.metadata.as_ref().map(ToString::to_string),
         row.directory,
         json(Some(&plan.settings))?,
         row.at,

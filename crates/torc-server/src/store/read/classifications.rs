@@ -5,7 +5,9 @@ use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::recovery::{ClassificationState, ClassificationView, RetryOutcome, Verdict};
+use torc_model::recovery::{
+    ClassificationState, ClassificationView, RetryOutcome, StatedVerdict, Verdict, VerdictEnd,
+};
 
 /// A held verdict means something only while its job still waits because of that very failure.
 macro_rules! still_waits {
@@ -86,20 +88,24 @@ fn view(row: &Row<'_>) -> rusqlite::Result<ClassificationView> {
         job_name: row.get("job_name")?,
         run_id: row.get("run_id")?,
         attempt_id: row.get("attempt_id")?,
-        action: page::word(row, "action", Verdict::parse)?,
+        said: StatedVerdict {
+            action: page::word(row, "action", Verdict::parse)?,
+            by: row.get("made_by")?,
+            agent: row.get("agent")?,
+            reason: row.get("reason")?,
+            confidence: row.get("confidence")?,
+            evidence: page::json(row, "evidence")?.unwrap_or_default(),
+            changes: page::json(row, "changes")?.unwrap_or_default(),
+        },
         state: if is_stale { ClassificationState::Superseded } else { state },
-        by: row.get("made_by")?,
-        agent: row.get("agent")?,
-        reason: row.get("reason")?,
-        confidence: row.get("confidence")?,
-        evidence: page::json(row, "evidence")?.unwrap_or_default(),
-        changes: page::json(row, "changes")?.unwrap_or_default(),
         fingerprint: row.get("fingerprint")?,
         note: row.get("note")?,
         created_ms: row.get("created_ms")?,
-        decided_by: row.get("decided_by")?,
-        decided_ms: row.get("decided_ms")?,
-        outcome: page::maybe_word(row, "outcome", RetryOutcome::parse)?,
-        outcome_ms: row.get("outcome_ms")?,
+        end: VerdictEnd {
+            decided_by: row.get("decided_by")?,
+            decided_ms: row.get("decided_ms")?,
+            outcome: page::maybe_word(row, "outcome", RetryOutcome::parse)?,
+            outcome_ms: row.get("outcome_ms")?,
+        },
     })
 }

@@ -5,7 +5,9 @@ use super::{ReadError, Reader};
 use crate::store::cards::{self, Decided};
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use torc_model::api::{FailureGroup, Raised};
+use torc_model::api::{
+    FailureCounts, FailureDiagnosis, FailureGroup, FailureRemedy, FailureSample, Raised,
+};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Execution, Settings};
 use torc_model::recovery::{Caps, Policy};
@@ -95,7 +97,7 @@ fn groups(connection: &Connection, id: WorkflowId) -> Result<Vec<FailureGroup>, 
         .into_iter()
         .map(|(_, behind, key, group)| {
             let raised = raised(&adjusted, &group.jobs);
-            Ok(FailureGroup { raised, ..view(connection, id, behind, &key, group)? })
+            view(connection, id, behind, &key, group, raised)
         })
         .collect()
 }
@@ -182,12 +184,12 @@ fn view(
     blocked: i64,
     key: &Key,
     group: Group,
+    raised: Vec<Raised>,
 ) -> Result<FailureGroup, ReadError> {
     let sql = "SELECT a.*, j.name AS job_name, \
                (SELECT f.name FROM family f WHERE f.workflow_id = j.workflow_id AND f.number = j.family) AS family_name \
                FROM attempt a JOIN job j ON j.id = a.job_id WHERE a.id = ?";
     let mut statement = connection.prepare_cached(sql)?;
-    let jobs = group.jobs.len() as i64;
     let execution = execution(connection, id)?;
     let failure = cards::failure(connection, group.sample, &execution)?;
     let decided = match &failure {
@@ -201,19 +203,41 @@ fn view(
     let Some(decided) = decided else {
         return Err(rusqlite::Error::QueryReturnedNoRows.into());
     };
-    let view = statement.query_row([group.sample], |row| sample(row, key, &decided))?;
+    let (family, sample) = statement.query_row([group.sample], sample)?;
     let mut nodes: Vec<(String, i64)> = group.nodes.into_iter().collect();
     nodes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     nodes.truncate(5);
+    let Decided { diagnosis, record, card, .. } = decided;
     Ok(FailureGroup {
-        jobs,
-        waiting: group.waiting,
-        retries: group.retries,
-        blocked,
+        filter: filter(&family, key),
+        family,
+        cause: key.cause,
+        return_code: key.return_code,
+        signal: key.signal,
+        diagnosis: FailureDiagnosis {
+            kind: diagnosis.kind,
+            confidence: diagnosis.confidence,
+            summary: diagnosis.summary,
+            proof: diagnosis.proof,
+        },
+        counts: FailureCounts {
+            jobs: group.jobs.len() as i64,
+            waiting: group.waiting,
+            blocked,
+            retries: group.retries,
+        },
+        sample,
         nodes,
         first_ms: group.first_ms,
         last_ms: group.last_ms,
-        ..view
+        remedy: FailureRemedy {
+            action: card.action,
+            changes: card.changes,
+            why: card.why,
+            chance: card.chance,
+            record,
+        },
+        raised,
     })
 }
 
@@ -237,41 +261,19 @@ fn execution(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Execut
     Ok(settings.unwrap_or_default().execution)
 }
 
-fn sample(row: &Row<'_>, key: &Key, decided: &Decided) -> rusqlite::Result<FailureGroup> {
+/// The family of a job, and what is shown of its attempt.
+fn sample(row: &Row<'_>) -> rusqlite::Result<(String, FailureSample)> {
     let tail: String = row.get::<_, Option<String>>("stderr_tail")?.unwrap_or_default();
-    let (diagnosis, card) = (&decided.diagnosis, &decided.card);
-    let family: String =
-        row.get::<_, Option<String>>("family_name")?.unwrap_or_else(|| "jobs".into());
     let start = tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
-    Ok(FailureGroup {
-        filter: filter(&family, key),
-        family,
-        cause: key.cause,
-        return_code: key.return_code,
-        signal: key.signal,
-        kind: diagnosis.kind,
-        confidence: diagnosis.confidence,
-        summary: diagnosis.summary.clone(),
-        proof: diagnosis.proof.clone(),
-        jobs: 0,
-        waiting: 0,
-        blocked: 0,
-        sample: page::id(row, "job_id", JobId)?,
-        sample_name: row.get("job_name")?,
-        sample_attempt: row.get("attempt_id")?,
-        sample_run: row.get("run_id")?,
+    let family = row.get::<_, Option<String>>("family_name")?.unwrap_or_else(|| "jobs".into());
+    let sample = FailureSample {
+        job: page::id(row, "job_id", JobId)?,
+        name: row.get("job_name")?,
+        attempt: row.get("attempt_id")?,
+        run: row.get("run_id")?,
         tail: tail[start..].to_owned(),
-        nodes: Vec::new(),
-        first_ms: None,
-        last_ms: None,
-        action: card.action,
-        changes: card.changes.clone(),
-        why: card.why.clone(),
-        chance: card.chance,
-        record: decided.record.clone(),
-        retries: 0,
-        raised: Vec::new(),
-    })
+    };
+    Ok((family, sample))
 }
 
 /// The filter that finds the jobs of a group.

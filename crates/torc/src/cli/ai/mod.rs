@@ -89,7 +89,7 @@ impl PendingCounts {
                 &Query::new().add("workflow_id", workflow.id).add("state", "applied"),
             )
             .await?;
-        let of = |verdict| applied.iter().filter(|c| c.action == verdict).count() as i64;
+        let of = |verdict| applied.iter().filter(|c| c.said.action == verdict).count() as i64;
         use torc_model::recovery::Verdict;
         Ok(Self { waiting, held, retried: of(Verdict::Retry), failed: of(Verdict::Fail) })
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use torc_model::api::{ErrorCode, EventView, JobView, WhyView};
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::status::{Cause, JobStatus, Outcome};
-use torc_runner::{RunnerEvent, Shutdown};
+use torc_runner::{RunnerNotice, Shutdown};
 
 /// However much happens, the counts are asked for this often at most.
 const REFRESH: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ const TAKE_OVER_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Event {
     /// In the runner of this process.
-    Runner(RunnerEvent),
+    Runner(RunnerNotice),
     /// On the server, and what was learned about it.
     Server(Box<EventView>, Described),
     /// The time of [`Follower::next_alarm`] has come.
@@ -240,13 +240,13 @@ impl Follower {
         }
     }
 
-    fn on_runner_event(&mut self, event: RunnerEvent, now: Instant, out: &mut Vec<Effect>) {
+    fn on_runner_event(&mut self, event: RunnerNotice, now: Instant, out: &mut Vec<Effect>) {
         match event {
-            RunnerEvent::Started { attempt, job_id, job_name, attempt_id } => {
+            RunnerNotice::Started { attempt, job_id, job_name, attempt_id } => {
                 let start = JobStart { attempt, job_id, name: job_name, attempt_id };
                 self.on_start(start, now, out);
             }
-            RunnerEvent::Ended {
+            RunnerNotice::Ended {
                 attempt,
                 job_id,
                 job_name: name,
@@ -283,7 +283,7 @@ impl Follower {
                     out.push(Effect::OutputEnds(attempt, job_id));
                 }
             }
-            RunnerEvent::Judged { attempt, outcome, job_status, .. } => {
+            RunnerNotice::Judged { attempt, outcome, job_status, .. } => {
                 if self.wants.shows_output {
                     let is_over = job_status.is_none_or(JobStatus::is_final);
                     out.push(Effect::OutputJudged(attempt, is_over));
@@ -292,15 +292,15 @@ impl Follower {
                     self.tell_bad_end(end, outcome, job_status, out);
                 }
             }
-            RunnerEvent::ActionEnded { action, return_code, error } if return_code != 0 => {
+            RunnerNotice::ActionEnded { action, return_code, error } if return_code != 0 => {
                 let error =
                     error.map(|error| format!(": {}", escape::line(&error))).unwrap_or_default();
                 out.push(Effect::TellFailure(format!(
                     "action {action} failed with code {return_code}{error}"
                 )));
             }
-            RunnerEvent::ServerLost { message, code } => self.on_lost(message, code, now, out),
-            RunnerEvent::ServerBack => {
+            RunnerNotice::ServerLost { message, code } => self.on_lost(message, code, now, out),
+            RunnerNotice::ServerBack => {
                 self.take_over_at = None;
                 if std::mem::take(&mut self.is_full) {
                     out.push(Effect::Tell("there is room on the disk again".into()));
@@ -308,13 +308,13 @@ impl Follower {
                     out.push(Effect::Tell("the server answers again".into()));
                 }
             }
-            RunnerEvent::Warning { message } => {
+            RunnerNotice::Warning { message } => {
                 out.push(Effect::TellFailure(format!("warning: {}", escape::line(&message))));
             }
-            RunnerEvent::Registered { .. }
-            | RunnerEvent::ActionStarted { .. }
-            | RunnerEvent::ActionEnded { .. }
-            | RunnerEvent::Leaving { .. } => {}
+            RunnerNotice::Registered { .. }
+            | RunnerNotice::ActionStarted { .. }
+            | RunnerNotice::ActionEnded { .. }
+            | RunnerNotice::Leaving { .. } => {}
         }
     }
 

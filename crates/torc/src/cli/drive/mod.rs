@@ -27,7 +27,7 @@ use torc_model::api::{ActionView, JobView, RunnerView, StatusView, WhyView, Work
 use torc_model::ids::{PoolRunnerId, WorkflowId};
 use torc_model::status::{ActionState, JobStatus};
 use torc_model::units::Runtime;
-use torc_runner::{Runner, RunnerEvent, Shutdown};
+use torc_runner::{Runner, RunnerNotice, Shutdown};
 
 /// Events taken at once; a burst of short jobs must not mean one wake-up each.
 const BATCH: usize = 1024;
@@ -198,8 +198,8 @@ pub async fn due(at: Option<Instant>) {
 
 /// Takes what has happened, but not before this time.
 async fn hear(
-    inbox: &mut mpsc::UnboundedReceiver<RunnerEvent>,
-    batch: &mut Vec<RunnerEvent>,
+    inbox: &mut mpsc::UnboundedReceiver<RunnerNotice>,
+    batch: &mut Vec<RunnerNotice>,
     not_before: Instant,
 ) {
     tokio::time::sleep_until(not_before).await;

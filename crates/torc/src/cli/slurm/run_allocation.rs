@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use torc_model::ids::WorkflowId;
 use torc_runner::{Inside, run_inside};
-use torc_runner::{RunnerEvent, Shutdown};
+use torc_runner::{RunnerNotice, Shutdown};
 
 /// Run jobs inside a Slurm allocation
 #[derive(clap::Args, Debug)]
@@ -139,33 +139,33 @@ fn agent() -> Result<Vec<OsString>> {
     Ok(vec![program.into(), "slurm".into(), "run-agent".into()])
 }
 
-fn tell(context: &Context, event: &RunnerEvent) {
+fn tell(context: &Context, event: &RunnerNotice) {
     let output = context.output;
     match event {
-        RunnerEvent::Registered { runner_id, run_id, workflow_name } => {
+        RunnerNotice::Registered { runner_id, run_id, workflow_name } => {
             output.talk(format_args!(
                 "runner {runner_id} works for `{}`, run {run_id}",
                 escape::line(workflow_name)
             ));
         }
-        RunnerEvent::Started { job_name, attempt_id, .. } => {
+        RunnerNotice::Started { job_name, attempt_id, .. } => {
             output.talk(format_args!("started {} (attempt {attempt_id})", escape::line(job_name)));
         }
-        RunnerEvent::Ended { job_name, attempt_id, return_code, cause, .. } => {
+        RunnerNotice::Ended { job_name, attempt_id, return_code, cause, .. } => {
             let cause = cause.map_or(String::new(), |c| format!(", {c}"));
             output.talk(format_args!(
                 "ended {} (attempt {attempt_id}): {return_code}{cause}",
                 escape::line(job_name)
             ));
         }
-        RunnerEvent::ServerLost { message, .. } => {
+        RunnerNotice::ServerLost { message, .. } => {
             output.warn(format_args!("the server does not answer: {message}"))
         }
-        RunnerEvent::ServerBack => output.talk("the server answers again"),
-        RunnerEvent::Leaving { reason } => output.talk(format_args!("leaving: {reason}")),
-        RunnerEvent::Warning { message } => output.warn(escape::line(message)),
-        RunnerEvent::Judged { .. }
-        | RunnerEvent::ActionStarted { .. }
-        | RunnerEvent::ActionEnded { .. } => {}
+        RunnerNotice::ServerBack => output.talk("the server answers again"),
+        RunnerNotice::Leaving { reason } => output.talk(format_args!("leaving: {reason}")),
+        RunnerNotice::Warning { message } => output.warn(escape::line(message)),
+        RunnerNotice::Judged { .. }
+        | RunnerNotice::ActionStarted { .. }
+        | RunnerNotice::ActionEnded { .. } => {}
     }
 }

@@ -87,7 +87,7 @@ pub struct Args {
 type Work<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A look at Slurm gives back what it was made with.
-type Looked = (slurm::AutoSchedule, Result<Vec<String>>);
+type SchedulingPass = (slurm::AutoSchedule, Result<Vec<String>>);
 
 /// Does what a [`Watcher`] decides.
 struct Watch<'a> {
@@ -100,7 +100,7 @@ struct Watch<'a> {
     machine: Watcher,
     own: Option<Work<std::result::Result<RunnerSummary, torc_runner::Error>>>,
     judging: Option<Work<Result<ai::AgentOutcome>>>,
-    looking: Option<Work<Looked>>,
+    looking: Option<Work<SchedulingPass>>,
     stop: watch::Sender<Shutdown>,
     /// Away while a look is under way.
     auto_schedule: Option<slurm::AutoSchedule>,

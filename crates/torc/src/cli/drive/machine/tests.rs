@@ -22,7 +22,7 @@ impl Desk {
         out
     }
 
-    fn runner(&mut self, event: RunnerEvent) -> Vec<Effect> {
+    fn runner(&mut self, event: RunnerNotice) -> Vec<Effect> {
         self.hear(Event::Runner(event))
     }
 
@@ -34,11 +34,11 @@ impl Desk {
     fn start(&mut self, attempt: i64) -> Vec<Effect> {
         let (job_id, job_name) = (JobId(attempt), format!("job{attempt}"));
         let attempt = AttemptId(attempt);
-        self.runner(RunnerEvent::Started { attempt, job_id, job_name, attempt_id: 1 })
+        self.runner(RunnerNotice::Started { attempt, job_id, job_name, attempt_id: 1 })
     }
 
     fn end(&mut self, attempt: i64, number: i64, cause: Option<Cause>) -> Vec<Effect> {
-        self.runner(RunnerEvent::Ended {
+        self.runner(RunnerNotice::Ended {
             attempt: AttemptId(attempt),
             job_id: JobId(attempt),
             job_name: format!("job{attempt}"),
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     fn judge(&mut self, attempt: i64, status: JobStatus) -> Vec<Effect> {
-        self.runner(RunnerEvent::Judged {
+        self.runner(RunnerNotice::Judged {
             attempt: AttemptId(attempt),
             verdict: ReportVerdict::Accepted,
             outcome: None,
@@ -61,7 +61,7 @@ impl Desk {
     }
 
     fn lose(&mut self, code: Option<ErrorCode>) -> Vec<Effect> {
-        self.runner(RunnerEvent::ServerLost { message: "refused\nhint: start it".into(), code })
+        self.runner(RunnerNotice::ServerLost { message: "refused\nhint: start it".into(), code })
     }
 }
 
@@ -141,7 +141,7 @@ fn a_server_that_hands_over_at_once_is_not_told() {
     let mut desk = Desk::new(Wants::default());
     assert_eq!(desk.lose(None), []);
     assert_eq!(desk.wait(Duration::ZERO), [Effect::TakeOver]);
-    assert_eq!(desk.runner(RunnerEvent::ServerBack), []);
+    assert_eq!(desk.runner(RunnerNotice::ServerBack), []);
     assert_eq!(desk.wait(HAND_OVER), [Effect::Refresh(Vec::new())], "neither taken over nor told");
 }
 
@@ -158,7 +158,7 @@ fn a_server_that_stays_away_is_told_once_and_looked_for_again_and_again() {
     });
     assert!(told.is_some_and(|line| line.contains("(refused; start it)")), "{effects:?}");
     assert_eq!(desk.wait(TAKE_OVER_AGAIN), [Effect::TakeOver]);
-    assert_eq!(desk.runner(RunnerEvent::ServerBack), [tell("the server answers again")]);
+    assert_eq!(desk.runner(RunnerNotice::ServerBack), [tell("the server answers again")]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_full_disk_is_told_at_once_and_so_is_its_end() {
     let mut desk = Desk::new(Wants::default());
     let effects = desk.lose(Some(ErrorCode::OutOfSpace));
     assert!(matches!(effects.as_slice(), [Effect::TellFailure(_)]), "{effects:?}");
-    let back = desk.runner(RunnerEvent::ServerBack);
+    let back = desk.runner(RunnerNotice::ServerBack);
     assert_eq!(back, [tell("there is room on the disk again")]);
 }
 
@@ -184,7 +184,7 @@ fn what_jobs_wait_for_is_asked_only_while_nothing_runs_here() {
 fn a_failed_action_is_told_and_a_good_one_is_not() {
     let mut desk = Desk::new(Wants::default());
     let action = torc_model::ids::ActionId(3);
-    let end = |return_code| RunnerEvent::ActionEnded { action, return_code, error: None };
+    let end = |return_code| RunnerNotice::ActionEnded { action, return_code, error: None };
     assert_eq!(desk.runner(end(0)), []);
     let told = Effect::TellFailure("action 3 failed with code 2".into());
     assert_eq!(desk.runner(end(2)), [told]);
