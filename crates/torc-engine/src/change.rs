@@ -1,12 +1,15 @@
 //! What a method of the engine did, for the store to write down.
 
+use super::allocation::AllocationLife;
 use super::conduct::Quarantine;
 use super::jobs::Tries;
+use super::limits::LimitChange;
 use super::maps::NewItem;
 use super::order::FamilyTime;
+use super::reservations::ReservationChange;
 use super::reset::Adjustment;
 use serde_json::Value;
-use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
+use torc_model::api::{CompletionReport, Evidence, RecoveryScript, ScriptResult};
 use torc_model::attempt::{Decision, Ending, Output, Usage};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
@@ -20,6 +23,16 @@ use torc_model::status::{
 /// One row to write. The order matters: rows are written as they come.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
+    /// What became of a named limit.
+    Limit(LimitChange),
+    /// What happened to a reservation.
+    Reservation(ReservationChange),
+    /// Numbers were given to jobs; this is the next.
+    JobIdsTaken(i64),
+    /// An allocation, by its row, as it stands now.
+    Allocation(i64, Box<AllocationLife>),
+    /// The workflow is gone, with all that belongs to it.
+    WorkflowDeleted,
     /// A job moved.
     Job {
         /// Which.
@@ -261,6 +274,24 @@ pub struct End {
 }
 
 impl End {
+    /// As its runner reports it. Items that it found become jobs, and are no part of it.
+    pub fn reported(report: &CompletionReport, at: i64) -> Self {
+        let mut steps = report.steps.clone();
+        if let Some(steps) = steps.as_mut().and_then(Value::as_object_mut) {
+            steps.remove("items");
+        }
+        Self {
+            started_at: Some(report.started_ms),
+            ending: report.ending(),
+            usage: report.usage(),
+            output: report.output(),
+            observed: report.observed.clone(),
+            script: report.script.clone(),
+            steps,
+            ..Self::new(EndedBy::Runner, at)
+        }
+    }
+
     /// An end at this time about which nothing else is known.
     pub fn new(by: EndedBy, at: i64) -> Self {
         Self {

@@ -16,7 +16,9 @@ use torc_model::chance::Rng;
 use torc_model::class::Class;
 use torc_model::forecast::LimitedBy;
 use torc_model::ids::RunnerId;
-use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, EvidenceSource, JobStatus};
+use torc_model::status::{
+    AttemptState, Cause, EndedBy, EstimateSource, EvidenceSource, JobStatus, Origin,
+};
 
 /// A runner of a simulation.
 #[derive(Clone, PartialEq, Debug)]
@@ -256,6 +258,29 @@ enum Event {
 }
 
 impl Workflow {
+    /// A copy as it will run: what failed runs again, as `torc recover` would open it; else one that is
+    /// over runs once more.
+    pub fn copy_to_simulate(&self, recover: bool, now: i64) -> Self {
+        let is_again = self.is_complete() && !recover;
+        let mut copy = if is_again { self.fresh_copy() } else { self.clone() };
+        if recover {
+            copy.resume();
+            let failed: Vec<(JobIx, JobStatus)> =
+                copy.indexes().map(|index| (index, copy.job(index).status())).collect();
+            for (index, status) in failed {
+                if matches!(status, JobStatus::Failed | JobStatus::Terminated) {
+                    copy.again(index, Origin::Recovered, now);
+                } else if status == JobStatus::PendingFailed {
+                    let done = copy.classify(index, true, now);
+                    debug_assert!(done.is_ok(), "one that waits can be retried: {done:?}");
+                }
+            }
+        }
+        copy.initialize_unstored(now);
+        copy.take_changes();
+        copy
+    }
+
     /// The same jobs without their history: none has begun.
     pub fn fresh_copy(&self) -> Self {
         let mut copy = Self::new(self.id, self.settings.clone(), Vec::new());

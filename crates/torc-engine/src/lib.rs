@@ -1,10 +1,11 @@
 //! The engine: one workflow's jobs, attempts and actions, and every way they can move.
 //!
-//! [`Workflow`] holds what scheduling needs and nothing else. Each method takes the time as an
-//! argument, checks first, changes the state second, and records what it did as [`Change`]s. The
-//! store writes those changes in one transaction; when that fails it throws the state away and
-//! loads it again. The simulator, the property tests and recovery after a crash call the very same
-//! methods.
+//! [`Engine`] is the whole state, and [`Engine::handle`] its only door: a command from [`commands`]
+//! goes in, a reply and [`Change`]s come out. The store writes those changes in one transaction; when
+//! that fails it throws the state away and loads it again. The simulator drives the same engine.
+//!
+//! [`Workflow`] holds what scheduling needs and nothing else. Each of its moves takes the time as an
+//! argument, checks first, changes the state second, and records what it did.
 //!
 //! ```text
 //!   claim ──► Claimed ──► started ──► Running ──► ended ──► decide ──► Completed | next attempt | bad end
@@ -22,9 +23,11 @@ mod breaker;
 mod change;
 mod claim;
 mod classes;
+pub mod commands;
 mod compare;
 mod conduct;
 mod edges;
+mod engine;
 mod explain;
 mod forecast;
 mod handlers;
@@ -68,6 +71,7 @@ pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
 pub use change::{Change, End, Judged, NewAttempt, NotedAdjustment, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use conduct::{Burnt, Conduct, Gate, QUARANTINE_MS, Quarantine};
+pub use engine::{Command, Done, Engine, Loaded, Move, On, Turn, Wakes};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
 pub use forecast::{Bound, Forecast, MAX_SIMULATED, Rest, Simulated, SimulatedMachine};
 pub use index::{ClassIx, HandlerIx, JobIx};

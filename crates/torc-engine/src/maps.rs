@@ -72,8 +72,6 @@ pub struct NewItem {
 /// What a map found when it looked for its items.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoundItems {
-    /// The id of the first new item; those of the others follow it.
-    pub first: JobId,
     /// New items.
     pub new: Vec<NewItem>,
     /// Items that are what they were.
@@ -159,7 +157,8 @@ impl Workflow {
 
     /// A map has looked for its items: new ones become jobs, and those that changed, that failed or
     /// that are back run again. They start when the map's own attempt has ended.
-    pub fn find_items(&mut self, index: JobIx, found: FoundItems, now: i64) {
+    /// The ids of new items begin with `first`.
+    pub fn find_items(&mut self, index: JobIx, first: JobId, found: FoundItems, now: i64) {
         let family = self.family_of(index);
         // What a person changed while the map looked for its items holds for them: their rows are
         // copies of the map's row, which says what its next attempt needs.
@@ -170,7 +169,7 @@ impl Workflow {
         for nth in 0..found.new.len() as i64 {
             let map = &self.jobs[index];
             let new = NewJob {
-                id: JobId(found.first.0 + nth),
+                id: JobId(first.0 + nth),
                 priority: map.priority,
                 position: map.position,
                 family,
@@ -187,7 +186,7 @@ impl Workflow {
         }
         if !found.new.is_empty() {
             let map = self.jobs[index].id;
-            self.record(Change::ItemsAdded { map, first: found.first, items: found.new });
+            self.record(Change::ItemsAdded { map, first, items: found.new });
         }
         for item in found.kept {
             let was_gone = self.is_gone(item, index);

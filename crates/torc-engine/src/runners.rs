@@ -263,12 +263,13 @@ impl Runners {
                 ErrorCode::WrongWorkflow,
                 format!("runner {id} works for another workflow"),
             )),
-            None => Err(Refused::new(
-                ErrorCode::RunnerEnded,
-                format!("runner {id} is not known or has ended"),
-            )
-            .hint("register again")),
+            None => Err(unknown(id)),
         }
+    }
+
+    /// One of them, or why it is not there.
+    pub fn find(&self, id: RunnerId) -> Result<&KnownRunner, Refused> {
+        self.all.get(&id).ok_or_else(|| unknown(id))
     }
 
     /// Takes in what happens to a runner; answers with what to write. To one that has ended nothing
@@ -416,6 +417,11 @@ impl Runners {
             gate => (gate, Vec::new()),
         }
     }
+}
+
+fn unknown(id: RunnerId) -> Refused {
+    let message = format!("runner {id} is not known or has ended");
+    Refused::new(ErrorCode::RunnerEnded, message).hint("register again")
 }
 
 impl Workflow {

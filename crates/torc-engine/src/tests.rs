@@ -77,6 +77,11 @@ impl Ledger {
                 | Change::AttemptSteps(..)
                 | Change::Captured(..)
                 | Change::Runner(..)
+                | Change::Limit(_)
+                | Change::Reservation(_)
+                | Change::JobIdsTaken(_)
+                | Change::Allocation(..)
+                | Change::WorkflowDeleted
                 | Change::Workflow { .. } => {}
             }
         }

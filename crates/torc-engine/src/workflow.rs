@@ -286,8 +286,13 @@ impl Workflow {
     // ------------------------------------------------------------------------------- the common
     // moves
 
-    pub(super) fn record(&mut self, change: Change) {
+    pub(crate) fn record(&mut self, change: Change) {
         self.journal.record(change);
+    }
+
+    /// Of what was recorded and not taken yet only what people hear of is written now.
+    pub(crate) fn leave_rows_to_the_end(&mut self) {
+        self.journal.changes.retain(|change| matches!(change, Change::Event { .. }));
     }
 
     /// Initializes a workflow whose jobs are not stored yet: the store writes each job as it stands
@@ -337,7 +342,7 @@ impl Workflow {
     }
 
     /// The row of a job as it stands.
-    pub(super) fn record_job(&mut self, index: JobIx) {
+    pub(crate) fn record_job(&mut self, index: JobIx) {
         let job = &self.jobs[index];
         self.record(Change::Job {
             id: job.id,

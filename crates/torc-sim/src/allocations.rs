@@ -1,9 +1,10 @@
 //! Allocations on the side of the server: rows whose life the engine decides, as in the store.
 
 use crate::sabotage::Sabotage;
-use crate::server::{Broken, Server, lost};
+use crate::server::{Broken, Server, lost, workflow_id};
 use crate::tables::{AllocationRow, Write};
 use crate::wire::{Answer, Inside, Seen, Sent};
+use torc_engine::commands::StepAllocation;
 use torc_engine::{
     AllocationEvent, AllocationLife, AllocationOver, Look, Process, RunnerTrace, Sighting,
 };
@@ -51,14 +52,13 @@ impl Server {
     fn step(&mut self, id: usize, event: AllocationEvent, now: i64) -> Result<bool, Broken> {
         let is_forgotten = matches!(event, AllocationEvent::Arrived(_))
             && self.sabotage == Some(Sabotage::ArrivalNotWritten);
-        let Some(mut row) = self.working.allocations.get(id).cloned() else { return Ok(false) };
-        if row.life.step(event, now + self.clock_offset).is_err() {
-            return Ok(false);
+        let Some(row) = self.working.allocations.get(id) else { return Ok(false) };
+        if is_forgotten {
+            return Ok(true);
         }
-        if !is_forgotten {
-            self.put(Write::Allocation(id, Box::new(row)))?;
-        }
-        Ok(true)
+        let (workflow, life) = (workflow_id(row.flow), row.life.clone());
+        let step = StepAllocation { workflow, id: id as i64, life, event };
+        self.handle(step, now)?.map_err(|refused| refused.message)
     }
 
     /// Gives a submitter what waits to be sent.
@@ -179,7 +179,7 @@ impl Server {
         let runners = self.working.runners_in(id);
         let is_sure = self.sabotage == Some(Sabotage::SchedulerAlwaysRight);
         for runner in &runners {
-            let heard = self.runners.get(runner).and_then(|known| known.heard);
+            let heard = self.engine.runners().get(runner).and_then(|known| known.heard);
             let trace = RunnerTrace {
                 process: Process::Unknown,
                 is_clean: true,

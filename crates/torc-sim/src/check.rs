@@ -153,6 +153,9 @@ impl Checker {
     pub fn on_write(&mut self, write: &Write, truth: Truth<'_>) -> CheckResult {
         let Truth { durable, now, .. } = truth;
         let (flow, change) = match write {
+            Write::Change(_, Change::Allocation(id, life)) => {
+                return on_allocation(*id as usize, life, truth);
+            }
             Write::Change(flow, change) => (flow, change),
             Write::Allocation(id, row) => return on_allocation(*id, &row.life, truth),
             Write::RunnerNew(_)
@@ -238,6 +241,11 @@ impl Checker {
             | Change::Times { .. }
             | Change::ItemGone(..)
             | Change::JobHeld(..)
+            | Change::Allocation(..)
+            | Change::Limit(_)
+            | Change::Reservation(_)
+            | Change::JobIdsTaken(_)
+            | Change::WorkflowDeleted
             | Change::JobAfterwards(..)
             | Change::AttemptStarted { .. }
             | Change::AttemptCancelRequested(_)
@@ -772,7 +780,7 @@ fn on_allocation(id: usize, life: &AllocationLife, truth: Truth<'_>) -> CheckRes
 
 /// Which runners are kept from work is the same in memory and in the rows.
 pub fn same_runners(server: &Server) -> CheckResult {
-    for (id, known) in server.runners.iter() {
+    for (id, known) in server.engine.runners().iter() {
         let Some(row) = server.working.runner(*id).filter(|row| !row.ended) else {
             return Err(format!("runner {id} has ended and is still known"));
         };
@@ -790,10 +798,10 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> CheckResult {
 
 /// What is counted as used of the named limits is what is used.
 pub fn same_limits(server: &Server) -> CheckResult {
-    let (counted, mut fresh) = (&server.limits, server.durable.named_limits());
+    let (counted, mut fresh) = (server.engine.limits(), server.durable.named_limits());
     // Those of maps are added with the workflows, and no person reserves them.
     fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());
-    server.flows.iter().for_each(|f| f.count_limits(&mut fresh));
+    server.engine.workflows().values().for_each(|f| f.count_limits(&mut fresh));
     if &fresh == counted {
         Ok(())
     } else {

@@ -114,7 +114,8 @@ impl World {
             }
         }
         if self.is_calm {
-            let drained = self.server.runners.iter().filter(|(_, known)| known.ordered.is_some());
+            let drained =
+                self.server.engine.runners().iter().filter(|(_, known)| known.ordered.is_some());
             let drained: Vec<RunnerId> = drained.map(|(id, _)| *id).collect();
             for runner in drained {
                 let wish = Wish::Order(runner, false);

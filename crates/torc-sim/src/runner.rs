@@ -690,7 +690,8 @@ impl World {
         let now = self.now;
         let Some(work) = self.runners[slot].work.get_mut(&attempt) else { return };
         let Some(number) = self.witness.step(attempt) else { return };
-        let data = [("number".to_owned(), number.into())].into_iter().collect();
+        let attempt_id = ("attempt".to_owned(), attempt.0.into());
+        let data = [("number".to_owned(), number.into()), attempt_id].into_iter().collect();
         let event = StepEvent { kind: STEP, at_ms: now, path: "step".into(), data };
         work.steps.push(event.clone());
         let token = work.packet.token.clone();

@@ -8,21 +8,28 @@ use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 use crate::tables::{RunnerRow, Tables, Write};
 use crate::wire::{Answer, Inside, Request, Wish};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use torc_engine::commands::{
+    AdjustJob, Beat, CancelJob, CancelWorkflow, Claim, ClaimAnswer, DisableJob, EndFacts,
+    EndRunner, ExpireReservations, Hear, HoldJob, Initialize, Leave, NoteLateEnd, OrderRunner,
+    PrioritizeJob, RegisterRunner, ReleaseReservation, ReleaseRunner, RemoveLimit,
+    RenewReservation, ReportAction, ReportEnd, ReportStart, Reported, Reserve, Reset, RetryJob,
+    SetLimit,
+};
 use torc_engine::{
-    Change, Claim, Clocks, End, KnownEnd, KnownRunner, Limits, Lost, MapJob, Refused, Reservation,
-    ReservationChange, Reservations, RunnerChange, RunnerEvent, Runners, Scope, Workflow,
-    remove_limit, set_limit,
+    Because, Change, Claimed, Clocks, Command, Done, Engine, KnownEnd, KnownRunner, Loaded, Lost,
+    MapJob, On, Refused, Reservation, Reservations, RunnerChange, Runners, Scope, Workflow,
 };
 use torc_model::api::{
-    ActionPacket, AttemptPacket, Capacity, ClaimRequest, ClaimResponse, CompletionReport,
-    ErrorCode, Evidence, Heartbeat, ReportResult, ReportVerdict,
+    ActionPacket, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
+    CompletionReport, ErrorCode, Evidence, Heartbeat, ReportResult, ReportVerdict,
 };
-use torc_model::attempt::{Ending, Usage};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::ActionKind;
-use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus, RunnerOrder};
+use torc_model::recovery::Change as Adjusted;
+use torc_model::status::{ActionState, Adjustable, Cause, EvidenceSource, JobStatus, RunnerOrder};
 use torc_model::steps::Tolerate;
 
 /// The named limit that people reserve.
@@ -55,16 +62,11 @@ pub struct Server {
     /// Written but not committed.
     pub pending: Vec<Write>,
     /// The engine.
-    pub flows: Vec<Workflow>,
-    /// Named limits.
-    pub limits: Limits,
-    /// Runners that have not ended.
-    pub runners: Runners,
+    pub engine: Engine,
     /// Last word from each, by the wall clock.
     heard_wall: BTreeMap<RunnerId, i64>,
-    next_attempt: i64,
-    next_job: i64,
-    reservations: Reservations,
+    /// Actions that answers have brought.
+    told_actions: BTreeSet<(RunnerId, ActionId)>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(crate) judged: BTreeMap<JobId, usize>,
 }
@@ -82,17 +84,14 @@ impl Server {
             durable: tables.clone(),
             working: tables,
             pending: Vec::new(),
-            flows: Vec::new(),
-            limits: Limits::default(),
-            runners: Runners::default(),
+            engine: Engine::default(),
             heard_wall: BTreeMap::new(),
-            next_attempt: 1,
-            next_job: 1,
-            reservations: Reservations::default(),
+            told_actions: BTreeSet::new(),
             judged: BTreeMap::new(),
             scenario,
         };
-        server.load(0);
+        server.engine = server.loaded(0);
+        server.load_verdicts();
         server
     }
 
@@ -108,11 +107,9 @@ impl Server {
         self.epoch += 1;
         self.booted = now;
         self.working = self.durable.clone();
-        self.runners = Runners::default();
         self.heard_wall.clear();
-        self.reservations = Reservations::default();
-        self.load(now);
-        self.load_runners(now);
+        self.engine = self.loaded(now);
+        self.load_verdicts();
     }
 
     /// Another process that starts from the same rows.
@@ -124,7 +121,7 @@ impl Server {
         twin
     }
 
-    fn load_runners(&mut self, now: i64) {
+    fn runner_rows(&self, now: i64) -> Runners {
         let forgets = self.sabotage == Some(Sabotage::QuarantineForgottenAtBoot);
         let mut rows = Runners::default();
         for (i, row) in self.working.runners.iter().enumerate().filter(|(_, r)| !r.ended) {
@@ -132,7 +129,12 @@ impl Server {
             let known = KnownRunner { heard: Some(now), ..known_runner(row) };
             rows.insert(RunnerId(i as i64 + 1), known.restored(kept, row.ordered));
         }
-        self.runners = std::mem::take(&mut self.runners).reread(rows);
+        rows
+    }
+
+    /// A workflow.
+    pub fn flow(&self, flow: usize) -> &Workflow {
+        &self.engine.workflows()[&workflow_id(flow)]
     }
 
     /// A runner was last heard at this time by the wall clock.
@@ -142,23 +144,22 @@ impl Server {
 
     /// What the batch of writes so far is on disk.
     pub fn committed(&mut self) {
-        self.runners.committed();
+        self.engine.committed();
     }
 
     /// The engine, as the working rows say.
-    fn load(&mut self, now: i64) {
-        self.flows =
-            (0..self.scenario.flows.len()).map(|f| self.restored(&self.working, f)).collect();
-        self.limits = self.working.named_limits();
-        if self.sabotage != Some(Sabotage::LimitsForgottenAtBoot) {
-            for flow in &self.flows {
-                flow.count_limits(&mut self.limits);
+    fn loaded(&self, now: i64) -> Engine {
+        let flows = (0..self.scenario.flows.len()).map(|f| self.restored(&self.working, f));
+        let flows: Vec<Workflow> = flows.collect();
+        let mut limits = self.working.named_limits();
+        if self.sabotage == Some(Sabotage::LimitsForgottenAtBoot) {
+            // What they use is counted when they are loaded.
+            for flow in &flows {
+                flow.add_map_limits(&mut limits);
+                flow.discount_limits(&mut limits);
             }
         }
-        self.next_attempt = self.working.next_attempt();
-        self.next_job = self.working.next_job();
-        self.load_verdicts();
-        let clocks = self.clocks(now);
+        let clocks = self.reservation_clocks(now);
         let rows = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
         let active = rows.map(|(at, row)| {
             let reservation = Reservation {
@@ -171,77 +172,53 @@ impl Server {
             (row.scope.clone(), reservation)
         });
         let next = self.working.reservations.len() as i64 + 1;
-        let fresh = Reservations::new(active, next);
-        self.reservations = fresh.with_times_of(&self.reservations);
-        self.pause_limits();
+        let mut engine = Engine::restored(Loaded {
+            runners: self.runner_rows(now),
+            limits,
+            reservations: Reservations::new(active, next),
+            next_attempt: self.working.next_attempt(),
+            next_job: self.working.next_job(),
+        });
+        flows.into_iter().for_each(|flow| engine.load(flow));
+        engine
+    }
+
+    /// The time of a request.
+    fn clocks(&self, now: i64) -> Clocks {
+        Clocks { now: now + self.clock_offset, uptime: now }
     }
 
     /// The time of a request. For reservations that never end it stands still.
-    fn clocks(&self, now: i64) -> Clocks {
+    fn reservation_clocks(&self, now: i64) -> Clocks {
         let stands = self.sabotage == Some(Sabotage::ReservationsForEver);
         Clocks { now: now + self.clock_offset, uptime: if stands { 0 } else { now } }
     }
 
-    fn pause_limits(&mut self) {
-        if self.sabotage != Some(Sabotage::ReservationsIgnored) {
-            self.reservations.pause_limits(&mut self.limits);
-        }
-    }
-
     /// A user reserved the named limit.
     pub fn is_limit_reserved(&self) -> bool {
-        self.reservations.pauses_limit(LICENCE)
-            && self.sabotage != Some(Sabotage::ReservationsIgnored)
-    }
-
-    /// Claims of this workflow are paused.
-    fn is_paused(&self, flow: usize, now: i64) -> bool {
-        let uptime = self.clocks(now).uptime;
-        self.reservations.pausing(workflow_id(flow), uptime).is_some()
-            && self.sabotage != Some(Sabotage::ReservationsIgnored)
-    }
-
-    /// Changes reservations in memory and in their rows.
-    fn change_reservations(
-        &mut self,
-        now: i64,
-        change: impl FnOnce(&mut Reservations, Clocks) -> Result<Vec<ReservationChange>, Refused>,
-    ) -> Result<Answer, Broken> {
-        let clocks = self.clocks(now);
-        let changes = match change(&mut self.reservations, clocks) {
-            Ok(changes) => changes,
-            Err(refused) => return Ok(Answer::Refused(refused.code)),
-        };
-        self.pause_limits();
-        let (real, epoch) = (Clocks { uptime: now, ..clocks }, self.epoch);
-        for change in changes {
-            self.put(Write::Reservation(change, real, epoch))?;
-        }
-        Ok(Answer::Done)
+        self.engine.reservations().pauses_limit(LICENCE)
     }
 
     fn reserve(&mut self, scope: &Scope, ttl: i64, now: i64) -> Result<Answer, Broken> {
-        if matches!(scope, Scope::Limit(name) if !self.limits.contains_key(name)) {
+        let limits = self.engine.limits();
+        if matches!(scope, Scope::Limit(name) if !limits.contains_key(name)) {
             return Ok(Answer::Refused(ErrorCode::NotFound));
         }
-        let scope = scope.clone();
-        self.change_reservations(now, |all, clocks| {
-            all.begin(scope, ("a person", "token".to_owned()), ttl, clocks)
-        })
+        let token_hash = "token".to_owned();
+        let reserve = Reserve { scope: scope.clone(), by: "a person", token_hash, ttl_ms: ttl };
+        self.about_reservations(reserve, now).map(answer)
     }
 
     /// Sets or removes the named limit.
-    fn set_limit(&mut self, max: Option<i64>) -> Result<Answer, Broken> {
-        let (limits, flows) = (&mut self.limits, self.flows.iter());
-        let change = match max {
-            Some(max) => Some(set_limit(limits, &self.reservations, flows, LICENCE, max)),
-            None => remove_limit(limits, flows, LICENCE),
+    fn set_limit(&mut self, max: Option<i64>, now: i64) -> Result<Answer, Broken> {
+        let is_known = match max {
+            Some(max) => self.handle(SetLimit { name: LICENCE, max }, now)?.map(|()| true),
+            None => self.handle(RemoveLimit { name: LICENCE }, now)?,
         };
-        self.pause_limits();
-        match change {
-            Some(change) => self.put(Write::Limit(change)).map(|()| Answer::Done),
-            None => Ok(Answer::Refused(ErrorCode::NotFound)),
-        }
+        Ok(match is_known {
+            Ok(false) => Answer::Refused(ErrorCode::NotFound),
+            known => answer(known),
+        })
     }
 
     /// Ends the reservations whose time has come; at boot all of them. Tells whether there were
@@ -250,9 +227,10 @@ impl Server {
         if at_boot && self.sabotage == Some(Sabotage::ReservationsOutliveBoot) {
             return Ok(false);
         }
-        let any = !self.reservations.due(self.clocks(now).uptime, at_boot).is_empty();
-        self.change_reservations(now, |all, clocks| Ok(all.expire(clocks, at_boot)))?;
-        Ok(any)
+        let uptime = self.reservation_clocks(now).uptime;
+        let any = !self.engine.reservations().due(uptime, at_boot).is_empty();
+        let done = self.about_reservations(ExpireReservations { all: at_boot }, now)?;
+        done.map(|()| any).map_err(|refused| refused.message)
     }
 
     /// A workflow out of these rows.
@@ -299,8 +277,14 @@ impl Server {
         if self.sabotage == Some(Sabotage::MemoryOutlivesRollback) {
             return;
         }
-        self.load(now);
-        self.load_runners(now);
+        self.reread(now);
+    }
+
+    /// What rows say, and of runners what only memory knows.
+    fn reread(&mut self, now: i64) {
+        let rows = self.loaded(now);
+        self.engine.reread(rows);
+        self.load_verdicts();
     }
 
     pub(crate) fn put(&mut self, write: Write) -> Result<(), Broken> {
@@ -340,46 +324,50 @@ impl Server {
         Ok(())
     }
 
-    /// Runs a move of the engine and writes down what it did.
-    pub(crate) fn apply<T>(
+    /// Has the engine carry out a command and writes down what that changed.
+    pub(crate) fn handle<C: Command>(
         &mut self,
-        flow: usize,
+        command: C,
         now: i64,
-        step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> T,
-    ) -> Result<T, Broken> {
-        let wall = now + self.clock_offset;
-        let workflow = &mut self.flows[flow];
-        workflow.set_next_attempt(self.next_attempt);
-        let result = step(workflow, &mut self.limits, wall);
-        let changes = workflow.take_changes();
-        self.next_attempt = workflow.next_attempt();
+    ) -> Result<Result<C::Reply, Refused>, Broken> {
+        let done = self.engine.handle(command, self.clocks(now));
+        self.write(done, now)
+    }
+
+    /// The same with the clock of reservations.
+    fn about_reservations<C: Command>(
+        &mut self,
+        command: C,
+        now: i64,
+    ) -> Result<Result<C::Reply, Refused>, Broken> {
+        let done = self.engine.handle(command, self.reservation_clocks(now));
+        self.write(done, now)
+    }
+
+    fn write<T>(&mut self, done: Done<T>, now: i64) -> Result<Result<T, Refused>, Broken> {
+        let Done { reply, about, changes, .. } = done;
+        let flow = about.map_or(0, flow_number);
         for change in changes {
             let told = match &change {
                 Change::Event { kind, job: Some(job), .. } => Some((*kind, *job)),
                 _ => None,
             };
-            self.put(Write::Change(flow, change))?;
+            self.put(match change {
+                Change::Limit(change) => Write::Limit(change),
+                Change::Reservation(change) => {
+                    Write::Reservation(change, self.clocks(now), self.epoch)
+                }
+                change => Write::Change(flow, change),
+            })?;
             if let Some((kind, job)) = told {
                 self.observe(kind, job)?;
             }
         }
-        Ok(result)
-    }
-
-    /// Takes so many numbers for new jobs; answers with the first.
-    pub(crate) fn take_job_ids(&mut self, count: usize) -> i64 {
-        let first = self.next_job;
-        self.next_job += count as i64;
-        first
-    }
-
-    /// Writes what did not come from a workflow of the engine.
-    pub(crate) fn write(&mut self, flow: usize, change: Change) -> Result<(), Broken> {
-        self.put(Write::Change(flow, change))
+        Ok(reply)
     }
 
     /// Carries a request out. With `fails` its part of the transaction is rolled back.
-    pub fn handle(
+    pub fn on_request(
         &mut self,
         request: &Request,
         now: i64,
@@ -405,28 +393,30 @@ impl Server {
             Request::Claim(request, is_woken) => {
                 let flow = match is_woken {
                     // The runner has said nothing new.
-                    true => self.runners.get(&request.runner_id).map(flow_of),
+                    true => self.engine.runners().get(&request.runner_id).map(flow_of),
                     false => self.hear(request.runner_id, now),
                 };
                 let Some(flow) = flow else { return Ok(Answer::RunnerEnded) };
                 self.claim(flow, request, now, nonce)
             }
             Request::Heartbeat(body) => {
-                let Some(flow) = self.hear(body.runner_id, now) else {
+                if self.hear(body.runner_id, now).is_none() {
                     return Ok(Answer::RunnerEnded);
-                };
-                self.heartbeat(flow, body, now)
+                }
+                self.heartbeat(body, now)
             }
             Request::ActionDone(runner, action) => {
                 let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
-                self.apply(flow, now, |w, _, _| w.action_done(*action, *runner, None))?;
-                Ok(Answer::ActionKnown(*action))
+                let done = ReportAction { action: *action, runner: *runner, error: None };
+                let known = self.handle(On(workflow_id(flow), done), now)?;
+                Ok(known.map_or_else(refused, |()| Answer::ActionKnown(*action)))
             }
             Request::Goodbye(runner) => {
-                if self.runners.contains_key(runner) {
-                    let lost = lost(Cause::Lost, "its runner left");
-                    self.end_runner(*runner, &lost, now)?;
-                    self.runner_left(*runner, now)?;
+                if let Some(known) = self.engine.runners().get(runner) {
+                    let (runner, workflow) = (*runner, known.workflow);
+                    let left = self.handle(Leave { runner, workflow, reason: "it leaves" }, now)?;
+                    left.map_err(|refused| refused.message)?;
+                    self.runner_left(runner, now)?;
                 }
                 Ok(Answer::Done)
             }
@@ -440,8 +430,8 @@ impl Server {
     }
 
     fn hear(&mut self, runner: RunnerId, now: i64) -> Option<usize> {
-        let known = self.runners.hear(runner, None, now).ok()?;
-        let flow = flow_of(known);
+        let heard = Hear { runner, workflow: None };
+        let flow = flow_number(self.engine.handle(heard, self.clocks(now)).reply.ok()?);
         self.heard_wall.insert(runner, now + self.clock_offset);
         Some(flow)
     }
@@ -477,11 +467,8 @@ impl Server {
         self.put(Write::RunnerNew(row))?;
         let id = RunnerId(self.working.runners.len() as i64);
         self.heard_wall.insert(id, now + self.clock_offset);
-        let (changes, _) = self.runners.come(id, known);
-        for change in changes {
-            self.write(flow, change)?;
-        }
-        Ok(Answer::Registered(id))
+        let come = self.handle(RegisterRunner { id, runner: known }, now)?;
+        Ok(come.map_or_else(refused, |()| Answer::Registered(id)))
     }
 
     fn claim(
@@ -491,71 +478,72 @@ impl Server {
         now: i64,
         nonce: u64,
     ) -> Result<Answer, Broken> {
-        let runner = request.runner_id;
+        let (workflow, runner) = (workflow_id(flow), request.runner_id);
+        let ended: BTreeSet<AttemptId> =
+            request.completed.iter().map(|end| end.attempt.id).collect();
+        let mut starts = BTreeMap::new();
         for report in &request.started {
-            let attempt = &report.attempt;
-            if let Some(index) = self.flows[flow].may_report(attempt.id, runner, &attempt.token) {
-                self.apply(flow, now, |w, _, at| w.started(index, 1, at))?;
+            let is_followed = ended.contains(&report.attempt.id);
+            let start = ReportStart { runner, report, is_followed };
+            let status = self.handle(On(workflow, start), now)?;
+            if is_followed && status.is_ok_and(|status| status.is_some()) {
+                starts.insert(report.attempt.id, report.pid);
             }
         }
         let mut completed = Vec::new();
         for report in &request.completed {
-            completed.push(self.complete(flow, runner, report, now)?);
+            let started = starts.remove(&report.attempt.id);
+            completed.push(self.complete(flow, runner, report, started, now)?);
         }
-        let actions = self.claim_actions(flow, runner, &request.key, now)?;
-        let known = self.flows[flow].claimed_with(runner, &request.key);
-        let mut attempts: Vec<AttemptPacket> =
-            known.into_iter().map(|c| self.packet(flow, c.job, c.attempt, c.token)).collect();
-        let is_kept = self.is_kept_from_work(flow, runner, now)?;
-        let may_claim = request.limit > 0
-            && !is_kept
-            && !self.is_ordered_away(runner)
-            && !self.flows[flow].canceled
-            && !self.is_paused(flow, now);
-        if attempts.is_empty() && may_claim {
-            let claim = |now| Claim {
-                runner,
-                key: &request.key,
-                limit: usize::try_from(request.limit).unwrap_or(0),
-                prefetch: usize::try_from(request.prefetch).unwrap_or(0),
-                capacity: &request.capacity,
-                time_left: None,
-                scheduler: None,
-                strict_scheduler: false,
-                label: None,
-                now,
-                nonce,
-            };
-            let claimed = self.apply(flow, now, |w, limits, at| w.claim(&claim(at), limits))?;
-            attempts =
-                claimed.into_iter().map(|c| self.packet(flow, c.job, c.attempt, c.token)).collect();
+        let is_blind = self.look_away(runner, now);
+        let given = self.handle(Claim { workflow, request, nonce }, now)?;
+        if is_blind {
+            self.reread(now);
         }
-        let orders = self.flows[flow].orders_for(runner);
-        let is_alone = self.runners.is_alone(workflow_id(flow), runner);
-        let cancel = match self.runners.get_mut(&runner) {
-            Some(known) => known.untold(orders),
-            None => orders,
+        let ClaimAnswer { attempts, actions, cancel, is_complete, is_alone, .. } = match given {
+            Ok(given) => given,
+            Err(why) => return Ok(refused(why)),
         };
         Ok(Answer::Claimed(Box::new(ClaimResponse {
-            attempts,
-            actions,
+            attempts: attempts.into_iter().map(|c| self.packet(flow, c)).collect(),
+            actions: self.action_packets(runner, actions),
             cancel,
             completed,
-            workflow_complete: self.flows[flow].is_complete(),
+            workflow_complete: is_complete,
             is_alone,
             ..ClaimResponse::default()
         })))
     }
 
+    /// The engine forgets for one claim what keeps a runner from work.
+    fn look_away(&mut self, runner: RunnerId, now: i64) -> bool {
+        let clocks = self.clocks(now);
+        match self.sabotage {
+            Some(Sabotage::ReservationsIgnored) => {
+                let all = ExpireReservations { all: true };
+                self.engine.handle(all, clocks).reply.is_ok()
+            }
+            Some(Sabotage::QuarantineIgnored) => {
+                self.engine.handle(ReleaseRunner(runner), clocks).reply.is_ok()
+            }
+            Some(Sabotage::OrdersToRunnersIgnored) => {
+                let works = OrderRunner { runner, ordered: None };
+                self.engine.handle(works, clocks).reply.is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// What a runner needs to know of an attempt.
-    fn packet(&self, flow: usize, job_id: JobId, id: AttemptId, token: String) -> AttemptPacket {
+    fn packet(&self, flow: usize, claimed: Claimed) -> AttemptPacket {
+        let Claimed { job: job_id, attempt: id, token, .. } = claimed;
         let class = self.working.plan(job_id).map(|job| &job.class);
         AttemptPacket {
             id,
             token,
             job_id,
             job_name: String::new(),
-            run_id: self.flows[flow].run,
+            run_id: self.flow(flow).run,
             attempt_id: 1,
             command: String::new(),
             invocation_script: None,
@@ -575,27 +563,10 @@ impl Server {
         }
     }
 
-    /// What is triggered, and what a lost answer had already brought.
-    fn claim_actions(
-        &mut self,
-        flow: usize,
-        runner: RunnerId,
-        key: &str,
-        now: i64,
-    ) -> Result<Vec<ActionPacket>, Broken> {
-        if self.scenario.flows[flow].actions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(known) = self.runners.get_mut(&runner) else { return Ok(Vec::new()) };
-        let mut given = known.begin_actions(runner, &self.flows[flow], key, now);
+    fn action_packets(&mut self, runner: RunnerId, mut ids: Vec<ActionId>) -> Vec<ActionPacket> {
         if self.sabotage == Some(Sabotage::ActionsGivenOnce) {
-            given.ids.clear();
+            ids.retain(|id| self.told_actions.insert((runner, *id)));
         }
-        self.apply(flow, now, |w, _, _| w.give_actions(runner, &mut given))?;
-        if let Some(known) = self.runners.get_mut(&runner) {
-            known.gave_actions(key, &given.ids, now);
-        }
-        let ids = given.ids;
         let trigger_of = |id: ActionId| {
             let (flow, index) = self.scenario.place_of_action(id)?;
             Some(self.scenario.flows[flow].actions[index].trigger)
@@ -604,7 +575,7 @@ impl Server {
             let what = ActionKind::RunCommands { commands: Vec::new() };
             Some(ActionPacket { id, trigger: trigger_of(id)?, what })
         };
-        Ok(ids.into_iter().filter_map(packet).collect())
+        ids.into_iter().filter_map(packet).collect()
     }
 
     fn complete(
@@ -612,42 +583,63 @@ impl Server {
         flow: usize,
         runner: RunnerId,
         report: &CompletionReport,
+        started: Option<i64>,
         now: i64,
     ) -> Result<ReportResult, Broken> {
-        let id = report.attempt.id;
-        let mut right = self.flows[flow].may_report(id, runner, &report.attempt.token);
-        if self.sabotage == Some(Sabotage::TokensIgnored) && right.is_none() {
-            let job = self.working.attempt(id).map(|row| row.job);
-            let index = job.and_then(|job| self.flows[flow].find(job));
-            right = index.filter(|i| self.flows[flow].job(*i).held().is_some());
-        }
-        let Some(index) = right else { return Ok(self.late(runner, report)) };
-        let mut end = End {
-            at: now + self.clock_offset,
-            ending: Ending {
-                return_code: Some(report.return_code),
-                cause: report.cause,
-                ..Ending::default()
+        let workflow = workflow_id(flow);
+        let (runner, report) = self.forged(flow, runner, report);
+        let report = &*report;
+        let attempt = &report.attempt;
+        let facts = match self.flow(flow).may_report(attempt.id, runner, &attempt.token) {
+            None => EndFacts::default(),
+            Some(index) => EndFacts {
+                found: self.found_items(flow, index, report)?,
+                judged: None,
+                steps_written: self.steps_known(attempt.id),
             },
-            // Different jobs take different times, so that ranks are made anew on the way.
-            usage: Usage { exec_seconds: Some((id.0 % 7 + 1) as f64), ..Usage::default() },
-            script: report.script.clone(),
-            steps: report.steps.clone(),
-            ..End::new(EndedBy::Runner, now)
         };
-        self.before_end(flow, index, &mut end, now)?;
-        let job = self.flows[flow].job(index).id();
-        self.after_steps(flow, job, id, report)?;
-        let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits))?;
-        let cause =
-            if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { report.cause };
-        self.judge_machine(flow, runner, (job, id), (cause, report.exec_seconds), now)?;
+        let end = ReportEnd { workflow, runner, report, started, facts };
+        let ended = match self.handle(end, now)?.map_err(|refused| refused.message)? {
+            Some(Reported { ended, burnt }) => {
+                if let Some(burnt) = burnt {
+                    self.quarantine(workflow, runner, burnt, now)?;
+                }
+                ended
+            }
+            None => return self.late(workflow, runner, report, now),
+        };
         let (result, job_status) = (ReportVerdict::Accepted, Some(ended.status));
-        Ok(ReportResult { id, result, outcome: None, job_status })
+        Ok(ReportResult { id: attempt.id, result, outcome: ended.outcome, job_status })
+    }
+
+    /// The report, or one that speaks for the live attempt of the same job.
+    fn forged<'a>(
+        &self,
+        flow: usize,
+        runner: RunnerId,
+        report: &'a CompletionReport,
+    ) -> (RunnerId, Cow<'a, CompletionReport>) {
+        let (workflow, attempt) = (self.flow(flow), &report.attempt);
+        let is_its = workflow.may_report(attempt.id, runner, &attempt.token).is_some();
+        if self.sabotage == Some(Sabotage::TokensIgnored) && !is_its {
+            let job = self.working.attempt(attempt.id).map(|row| row.job);
+            let index = job.and_then(|job| workflow.find(job));
+            if let Some(held) = index.and_then(|index| workflow.job(index).held()) {
+                let attempt = AttemptRef { id: held.attempt, token: held.token.clone() };
+                return (held.runner, Cow::Owned(CompletionReport { attempt, ..report.clone() }));
+            }
+        }
+        (runner, Cow::Borrowed(report))
     }
 
     /// A report about an attempt that is no longer the runner's: known already, or too late.
-    fn late(&self, runner: RunnerId, report: &CompletionReport) -> ReportResult {
+    fn late(
+        &mut self,
+        workflow: WorkflowId,
+        runner: RunnerId,
+        report: &CompletionReport,
+        now: i64,
+    ) -> Result<ReportResult, Broken> {
         let id = report.attempt.id;
         let known = self.working.attempt(id).map(|row| KnownEnd {
             token: row.claim.as_ref().map(|claim| claim.token.clone()),
@@ -657,91 +649,71 @@ impl Server {
         });
         let result =
             known.map_or(ReportVerdict::Late, |known| known.verdict(&report.attempt, runner));
-        ReportResult { id, result, outcome: None, job_status: None }
+        if result == ReportVerdict::Late {
+            let noted = self.handle(On(workflow, NoteLateEnd { runner, report }), now)?;
+            noted.map_err(|refused| refused.message)?;
+        }
+        Ok(ReportResult { id, result, outcome: None, job_status: None })
     }
 
-    fn heartbeat(&mut self, flow: usize, body: &Heartbeat, now: i64) -> Result<Answer, Broken> {
-        let runner = body.runner_id;
-        self.steps_told(flow, runner, &body.step_events)?;
-        for change in self.runners.step(runner, RunnerEvent::Beat) {
-            self.write(flow, change)?;
+    fn heartbeat(&mut self, body: &Heartbeat, now: i64) -> Result<Answer, Broken> {
+        let mut beat = Cow::Borrowed(body);
+        if self.sabotage == Some(Sabotage::AbsenceIsProof)
+            && let Some(known) = self.engine.runners().get(&body.runner_id)
+        {
+            let workflow = self.flow(flow_of(known));
+            let held = workflow.held_by(body.runner_id).filter_map(|i| workflow.job(i).live());
+            let is_listed = |id: &AttemptId| body.held.iter().any(|held| held.id == *id);
+            let absent: Vec<AttemptId> = held.filter(|id| !is_listed(id)).collect();
+            beat.to_mut().gone.extend(absent);
         }
-        let silence_is_proof = self.sabotage == Some(Sabotage::AbsenceIsProof);
-        self.apply(flow, now, |w, limits, at| {
-            if silence_is_proof {
-                let is_listed = |id: &AttemptId| body.held.iter().any(|held| held.id == *id);
-                let held: Vec<_> = w.held_by(runner).filter_map(|i| w.job(i).live()).collect();
-                for id in held.iter().filter(|id| !is_listed(id)) {
-                    w.never_arrived(runner, *id, limits, at);
-                }
-            }
-            Answer::Beat(w.heartbeat(body, limits, at))
-        })
+        let told = body.step_events.iter();
+        let written: Vec<u64> = told.map(|told| self.steps_known(told.attempt.id)).collect();
+        let answer = self.handle(Beat { beat: &beat, written: &written }, now)?;
+        Ok(answer.map_or_else(refused, Answer::Beat))
     }
 
     /// A runner is gone: its attempts end, its row is closed.
     pub fn end_runner(&mut self, runner: RunnerId, lost: &Lost, now: i64) -> Result<(), Broken> {
-        let Some(flow) = self.runners.get(&runner).map(flow_of) else { return Ok(()) };
-        let ended =
-            self.apply(flow, now, |w, limits, at| w.runner_lost(runner, lost, limits, at))?;
-        let reason = lost.evidence.text.clone();
-        for change in self.runners.step(runner, RunnerEvent::Ended(reason, ended)) {
-            self.write(flow, change)?;
-        }
-        Ok(())
-    }
-
-    /// A person keeps a runner from work.
-    fn is_ordered_away(&self, runner: RunnerId) -> bool {
-        let ordered = self.runners.get(&runner).and_then(|known| known.ordered);
-        ordered.is_some() && self.sabotage != Some(Sabotage::OrdersToRunnersIgnored)
-    }
-
-    /// A person drains a runner, or lets it work again.
-    fn order(&mut self, runner: RunnerId, drain: bool) -> Result<Answer, Broken> {
-        let Some(flow) = self.runners.get(&runner).map(flow_of) else {
-            return Ok(Answer::Refused(ErrorCode::RunnerEnded));
+        let Some(workflow) = self.engine.runners().get(&runner).map(|known| known.workflow) else {
+            return Ok(());
         };
-        let ordered = drain.then_some(RunnerOrder::Drain);
-        for change in self.runners.step(runner, RunnerEvent::Ordered(ordered)) {
-            self.write(flow, change)?;
-        }
-        Ok(Answer::Done)
+        let reason = &lost.evidence.text;
+        let gone = EndRunner { runner, workflow, lost, reason, unbegun: &[] };
+        self.handle(gone, now)?.map(drop).map_err(|refused| refused.message)
     }
 
     fn person(&mut self, flow: usize, wish: &Wish, now: i64) -> Result<Answer, Broken> {
+        let id = workflow_id(flow);
         let done = match wish {
             Wish::Reserve(scope, ttl) => return self.reserve(scope, *ttl, now),
             Wish::Renew(id, ttl) => {
-                return self.change_reservations(now, |all, clocks| {
-                    all.renew(*id, "token", *ttl, clocks).map(|change| vec![change])
-                });
+                let renew = RenewReservation { id: *id, token_hash: "token", ttl_ms: *ttl };
+                self.about_reservations(renew, now)?
             }
             Wish::Release(id) => {
-                return self.change_reservations(now, |all, clocks| {
-                    all.release(*id, Some("token"), clocks).map(|change| vec![change])
-                });
+                let release = ReleaseReservation { id: *id, token_hash: Some("token") };
+                self.about_reservations(release, now)?
             }
-            Wish::Limit(max) => return self.set_limit(*max),
-            Wish::Order(runner, drain) => return self.order(*runner, *drain),
+            Wish::Limit(max) => return self.set_limit(*max, now),
+            Wish::Order(runner, drain) => {
+                let ordered = drain.then_some(RunnerOrder::Drain);
+                self.handle(OrderRunner { runner: *runner, ordered }, now)?
+            }
             Wish::Initialize => {
-                let open = self.flows[flow].counts()[JobStatus::Uninitialized as usize] > 0;
-                if !open && self.flows[flow].run > 0 {
+                let open = self.flow(flow).counts()[JobStatus::Uninitialized as usize] > 0;
+                if !open && self.flow(flow).run > 0 {
                     return Ok(Answer::Refused(ErrorCode::AlreadyInitialized));
                 }
-                self.apply(flow, now, |w, _, at| w.initialize(at))?;
-                Ok(())
+                self.handle(On(id, Initialize {}), now)?
             }
-            Wish::Reset(seeds) => match self.flows[flow].plan_reset(seeds) {
+            Wish::Reset(seeds) => match self.flow(flow).plan_reset(seeds) {
                 Ok(chosen) if chosen.is_empty() => Ok(()),
-                Ok(chosen) => {
-                    self.apply(flow, now, |w, _, at| w.reset(&chosen, at))?;
-                    Ok(())
-                }
+                Ok(chosen) => self.handle(On(id, Reset { chosen: &chosen }), now)?,
                 Err(refused) => Err(refused),
             },
             Wish::Retry { index, run, max } => {
-                self.apply(flow, now, |w, _, at| w.retry(*index, *run, *max, at))?
+                self.handle(On(id, RetryJob { job: *index, run: *run, max: *max }), now)?
             }
             Wish::Verdict { index, retry, confidence } => {
                 return self.verdict(flow, *index, *retry, *confidence, now);
@@ -750,40 +722,41 @@ impl Server {
             Wish::FromMemory => return self.decide_from_memory(flow, now),
             Wish::Items(map, retry) => self.run_or_drop_items(flow, *map, *retry, now)?,
             Wish::Schedule(slot) => return self.schedule(*slot),
-            Wish::Cancel => {
-                self.apply(flow, now, |w, _, at| w.cancel(at))?;
-                Ok(())
+            Wish::Cancel => self.handle(On(id, CancelWorkflow {}), now)?,
+            Wish::CancelJob(job) => self.handle(On(id, CancelJob { job: *job }), now)?,
+            Wish::Hold(job, held) => {
+                self.handle(On(id, HoldJob { job: *job, held: *held }), now)?
             }
-            Wish::CancelJob(index) => self.apply(flow, now, |w, _, at| w.cancel_job(*index, at))?,
-            Wish::Hold(index, held) => {
-                self.apply(flow, now, |w, _, _| w.hold(*index, *held))?;
-                Ok(())
-            }
-            Wish::Disable(index) => self.apply(flow, now, |w, _, at| w.disable(*index, at))?,
-            Wish::Adjust(index, memory, priority) => {
-                self.apply(flow, now, |w, _, _| {
-                    w.adjust(
-                        *index,
-                        torc_engine::Adjustment {
-                            memory: Some(*memory),
-                            priority: Some(*priority),
-                            ..Default::default()
-                        },
-                    )
-                })?;
-                Ok(())
+            Wish::Disable(job) => self.handle(On(id, DisableJob { job: *job }), now)?,
+            Wish::Adjust(job, memory, priority) => {
+                let because = Because { attempt: 1, why: "a person says so", by: "a person" };
+                let changes = [Adjusted::new(Adjustable::Memory, None, *memory)];
+                let adjust = AdjustJob { job: *job, changes: &changes, because };
+                let adjusted = self.handle(On(id, adjust), now)?;
+                let (job, priority) = (*job, *priority);
+                let (why, by) = (None, None);
+                adjusted.and(self.handle(On(id, PrioritizeJob { job, priority, why, by }), now)?)
             }
         };
-        Ok(match done {
-            Ok(()) => Answer::Done,
-            Err(Refused { code, .. }) => Answer::Refused(code),
-        })
+        Ok(answer(done))
     }
+}
+
+fn answer<T>(done: Result<T, Refused>) -> Answer {
+    done.map_or_else(refused, |_| Answer::Done)
+}
+
+fn refused(refused: Refused) -> Answer {
+    Answer::Refused(refused.code)
+}
+
+fn flow_number(id: WorkflowId) -> usize {
+    id.0 as usize - 1
 }
 
 /// The workflow of a runner.
 pub fn flow_of(known: &KnownRunner) -> usize {
-    known.workflow.0 as usize - 1
+    flow_number(known.workflow)
 }
 
 /// A runner, as its row says. Each place is a host of its own.

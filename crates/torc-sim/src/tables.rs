@@ -544,15 +544,25 @@ impl Tables {
                     self.attempts[at].is_refunded = true;
                 }
             }
+            Change::Allocation(id, life) => {
+                let at = usize::try_from(*id).ok();
+                let row = at.and_then(|at| self.allocations.get_mut(at));
+                row.ok_or_else(|| format!("there is no allocation {id}"))?.life = *life.clone();
+            }
             Change::AttemptSteps(id, count) => self.live_mut(*id)?.steps = *count,
             Change::Runner(id, change) => self.change_runner(*id, change),
-            // No simulated job has a scheduler or is taken out, and no end is explained later.
+            // No simulated job has a scheduler or is taken out, no end is explained later, and limits,
+            // reservations and numbers of jobs are written by themselves.
             Change::JobScheduler(..)
             | Change::JobAfterwards(..)
             | Change::AdjustmentNoted(_)
             | Change::JobWaitsFor(..)
             | Change::RecoveryActionsGone
             | Change::Settings(_)
+            | Change::Limit(_)
+            | Change::Reservation(_)
+            | Change::JobIdsTaken(_)
+            | Change::WorkflowDeleted
             | Change::AttemptExplained { .. } => {}
             Change::JobAdjusted(_, by) => {
                 let job = &mut self.flows[flow].jobs[at.at()];

@@ -2,10 +2,11 @@
 //! for verdicts and the lessons of retries that the store uses too.
 
 use crate::sabotage::Sabotage;
-use crate::server::{Broken, Server};
+use crate::server::{Broken, Server, workflow_id};
 use crate::tables::{VerdictRow, Write};
 use crate::wire::Answer;
-use torc_engine::{AwaitedRetry, JobIx, Lesson, RetryEnd};
+use torc_engine::commands::ClassifyJob;
+use torc_engine::{AwaitedRetry, JobIx, Lesson, On, RetryEnd};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::JobId;
@@ -31,7 +32,7 @@ impl Server {
 
     /// How a job that waits for a verdict stands, and the verdict as it would be written.
     fn waiting(&self, flow: usize, index: JobIx) -> Option<(Standing, VerdictRow)> {
-        let job = self.flows[flow].job(index);
+        let job = self.flow(flow).job(index);
         if job.status() != JobStatus::PendingFailed {
             return None;
         }
@@ -123,8 +124,9 @@ impl Server {
         row: usize,
         now: i64,
     ) -> Result<Answer, Broken> {
-        let job = self.flows[flow].job(index).id();
-        match self.apply(flow, now, |w, _, at| w.classify(index, retry, at))? {
+        let job = self.flow(flow).job(index).id();
+        let classify = ClassifyJob { job: index, retry };
+        match self.handle(On(workflow_id(flow), classify), now)? {
             Ok(()) => {
                 if retry {
                     self.judged.insert(job, row);
@@ -151,7 +153,7 @@ impl Server {
             self.put(Write::Verdict(at, Box::new(row)))?;
             return Ok(Answer::Done);
         }
-        let index = self.flows[held.flow].find(held.job);
+        let index = self.flow(held.flow).find(held.job);
         let waits = index.and_then(|index| Some((index, self.waiting(held.flow, index)?)));
         let Some((index, (_, found))) = waits.filter(|(_, (_, w))| w.failed == held.failed) else {
             return Ok(Answer::Refused(ErrorCode::Superseded));
@@ -166,7 +168,7 @@ impl Server {
 
     /// Does what the record of earlier verdicts decides alone.
     pub(crate) fn decide_from_memory(&mut self, flow: usize, now: i64) -> Result<Answer, Broken> {
-        let all: Vec<JobIx> = self.flows[flow].indexes().collect();
+        let all: Vec<JobIx> = self.flow(flow).indexes().collect();
         for index in all {
             let Some((standing, row)) = self.waiting(flow, index) else { continue };
             let counts = self.working.memory.get(&row.awaited.fingerprint).copied();

@@ -366,7 +366,7 @@ impl World {
                 stuck.push(format!("job {id} is {} with {live:?}", job.status));
             }
         }
-        let limits = &self.server.limits;
+        let limits = self.server.engine.limits();
         let stuck = stuck.join("; ");
         format!("lost job: faults have stopped but the workflows do not end: {stuck}; {limits:?}")
     }
@@ -618,10 +618,10 @@ impl World {
             | Request::Submitted { .. }
             | Request::Observed(_) => None,
         };
-        if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
+        if let Some(runner) = heard.filter(|r| self.server.engine.runners().contains_key(r)) {
             self.checker.heard.insert(runner, self.now);
         }
-        let answer = match self.server.handle(request, self.now, nonce, fails) {
+        let answer = match self.server.on_request(request, self.now, nonce, fails) {
             Ok(answer) => answer,
             Err(what) => return self.fail(format!("schema: {what}")),
         };
@@ -733,9 +733,9 @@ impl World {
 
     /// The engine must be what a restart would make of the rows.
     fn compare(&mut self) {
-        for flow in 0..self.server.flows.len() {
+        for flow in 0..self.scenario.flows.len() {
             let restored = self.server.restored(&self.server.durable, flow);
-            let verdict = same(&self.server.flows[flow], &restored);
+            let verdict = same(self.server.flow(flow), &restored);
             self.demand(verdict);
         }
         let verdict = same_limits(&self.server);
@@ -866,6 +866,6 @@ impl World {
             };
             (*id, life.judge(if by_wall { self.now + server.clock_offset } else { self.now }))
         };
-        server.runners.iter().map(judge).collect()
+        server.engine.runners().iter().map(judge).collect()
     }
 }

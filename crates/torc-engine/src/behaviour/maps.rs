@@ -134,14 +134,13 @@ fn an_item_that_is_found_again_runs_again_only_if_it_failed_or_was_gone_or_chang
     c.flow.set_map(ix(0), MapJob { is_dynamic: true, ..tolerating(9) });
     c.flow.initialize(0);
     let found = |count: usize| FoundItems {
-        first: JobId(2),
         new: vec![NewItem { name: "item".into(), extra: None }; count],
         kept: Vec::new(),
         changed: Vec::new(),
         gone: Vec::new(),
     };
     assert_eq!(c.take(1, 1), [0]);
-    c.flow.find_items(ix(0), found(4), c.now);
+    c.flow.find_items(ix(0), JobId(2), found(4), c.now);
     c.end(0, None, 0);
     assert_eq!(c.take(1, 9), [1, 2, 3, 4]);
     c.end(1, Some(Cause::Exit), 1);
@@ -151,7 +150,7 @@ fn an_item_that_is_found_again_runs_again_only_if_it_failed_or_was_gone_or_chang
         c.flow.reset(&plan, c.now);
         c.flow.initialize(c.now);
         assert_eq!(c.take(1, 1), [0]);
-        c.flow.find_items(ix(0), found, c.now);
+        c.flow.find_items(ix(0), JobId(9), found, c.now);
         c.end(0, None, 0);
         c.take(1, 9)
     };

@@ -7,9 +7,8 @@ fn item(name: &str) -> NewItem {
     NewItem { name: name.into(), extra: Some(format!("{{\"{name}\":1}}")) }
 }
 
-fn found(first: i64, new: &[&str]) -> FoundItems {
+fn found(new: &[&str]) -> FoundItems {
     FoundItems {
-        first: JobId(first),
         new: new.iter().map(|name| item(name)).collect(),
         kept: Vec::new(),
         changed: Vec::new(),
@@ -39,7 +38,7 @@ fn a_map_finds_items_runs_them_and_looks_again() {
     say!(c, format!("{:?} {}", c.limits, limit_name(JobId(1))));
     c.initialize();
     c.claim(1, 1);
-    c.flow.find_items(ix(0), found(3, &["a", "b", "c"]), c.now);
+    c.flow.find_items(ix(0), JobId(3), found(&["a", "b", "c"]), c.now);
     c.note("found");
     c.succeed(0, 2.0);
     tallies(&mut c, 0);
@@ -78,20 +77,20 @@ fn a_map_finds_items_runs_them_and_looks_again() {
         kept: vec![ix(2)],
         changed: vec![(ix(3), Some("{}".into()))],
         gone: vec![ix(4)],
-        ..found(6, &["d"])
+        ..found(&["d"])
     };
-    c.flow.find_items(ix(0), again, c.now);
+    c.flow.find_items(ix(0), JobId(6), again, c.now);
     c.note("found again");
     tallies(&mut c, 0);
     c.succeed(0, 2.0);
     c.claim(1, 9);
-    let again = FoundItems { kept: vec![ix(4)], gone: vec![ix(4)], ..found(7, &[]) };
+    let again = FoundItems { kept: vec![ix(4)], gone: vec![ix(4)], ..found(&[]) };
     c.flow.return_item(ix(4));
     c.note("it is back");
     c.flow.return_item(ix(4));
     c.flow.return_item(ix(1));
     c.note("it was there");
-    c.flow.find_items(ix(0), again, c.now);
+    c.flow.find_items(ix(0), JobId(7), again, c.now);
     c.note("and gone");
     c.flow.set_map_limits(&mut c.limits);
     say!(c, format!("{:?}", c.limits));

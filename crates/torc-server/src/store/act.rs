@@ -4,7 +4,8 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use super::{Store, people, remedies};
 use std::collections::{BTreeMap, BTreeSet};
-use torc_engine::{JobIx, Workflow};
+use torc_engine::commands::{CancelJobs, RunAgain};
+use torc_engine::{JobIx, On, Workflow};
 use torc_model::api::{ActRequest, ActView, ActWord, UpdateJob};
 use torc_model::ids::JobId;
 use torc_model::recovery::RecoverRequest;
@@ -90,15 +91,21 @@ fn act(
         return recovered(tx, request, ids, view);
     }
     if request.dry_run {
-        let now = tx.now;
-        let mut copy = tx.workflow(id)?.clone();
-        move_jobs(&mut copy, request.action, &chosen, now)?;
-        view.others = others(&before, &canceled(&copy), &ids);
+        let mut copy = tx.state.engine.rehearsal(id);
+        match request.action {
+            ActWord::Retry => copy.handle(On(id, again(&chosen)), tx.clocks()).reply?,
+            ActWord::Cancel => {
+                copy.handle(On(id, CancelJobs { jobs: &chosen }), tx.clocks()).reply?
+            }
+            // Other actions move no other job.
+            _ => {}
+        }
+        let after = copy.workflow(id).map(canceled).unwrap_or_default();
+        view.others = others(&before, &after, &ids);
     } else {
         match request.action {
-            ActWord::Retry | ActWord::Cancel => {
-                tx.apply(id, |workflow, _, now| move_jobs(workflow, request.action, &chosen, now))?;
-            }
+            ActWord::Retry => tx.handle(On(id, again(&chosen)))?,
+            ActWord::Cancel => tx.handle(On(id, CancelJobs { jobs: &chosen }))?,
             _ => {
                 for job in &ids {
                     people::update_job(tx, *job, update)?;
@@ -137,23 +144,8 @@ fn refuses(workflow: &Workflow, index: JobIx, action: ActWord) -> Option<String>
     }
 }
 
-/// Retries or cancels in the engine; other actions move no job.
-fn move_jobs(
-    workflow: &mut Workflow,
-    action: ActWord,
-    chosen: &[JobIx],
-    now: i64,
-) -> Result<(), torc_engine::Refused> {
-    for index in chosen {
-        let status = workflow.job(*index).status();
-        match action {
-            // One of them may have been opened again, or have gone, with another already.
-            ActWord::Retry if status.is_bad_end() => workflow.again(*index, Origin::Manual, now),
-            ActWord::Cancel if !status.is_final() => workflow.cancel_job(*index, now)?,
-            _ => {}
-        }
-    }
-    Ok(())
+fn again(jobs: &[JobIx]) -> RunAgain<'_> {
+    RunAgain { jobs, origin: Origin::Manual }
 }
 
 fn canceled(workflow: &Workflow) -> BTreeSet<JobId> {

@@ -21,8 +21,9 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
+use torc_engine::commands::{EndRunner, EndSchedule, LookAfterReadyJobs};
 use torc_engine::{
-    AllocationEvent, AllocationOver, Change, JobIx, Look, Lost, Process, RunnerTrace, Sighting,
+    AllocationEvent, AllocationOver, JobIx, Look, Lost, On, Process, RunnerTrace, Sighting,
     cause_for,
 };
 use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
@@ -103,7 +104,7 @@ pub fn schedule(
         PlannedAllocations { of: (id, run), scheduler: (scheduler, &name), action, request };
     rows::plan(tx.db, &planned, tx.now)?;
     let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
-    tx.write(id, vec![Change::Event { kind: EventKind::AllocationsPlanned, job: None, data }])?;
+    tx.tell(id, EventKind::AllocationsPlanned, None, data)?;
     Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
 }
 
@@ -143,10 +144,7 @@ pub fn execute_actions(tx: &mut Tx<'_>, id: WorkflowId, nonce: u64) -> Result<us
             Err(Failed::Refused(refusal)) => Some(refusal.message),
             Err(broken) => return Err(broken),
         };
-        tx.apply(id, |workflow, _, _| {
-            workflow.schedule_done(*action, error);
-            Ok(())
-        })?;
+        tx.handle(On(id, EndSchedule { action: *action, error }))?;
     }
     Ok(triggered.len())
 }
@@ -381,7 +379,7 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
             (EventKind::AllocationsUnknown, value!({"name": report.name, "message": message}))
         }
     };
-    tx.write(id, vec![Change::Event { kind, job: None, data }])?;
+    tx.tell(id, kind, None, data)?;
     let sql = format!("{COLUMNS} WHERE n.name = ?1 AND n.workflow_id = ?2 ORDER BY n.id");
     let mut statement = tx.db.prepare_cached(&sql)?;
     let rows = statement.query_map(params![report.name, id.0], view)?;
@@ -419,12 +417,14 @@ pub fn runner_arrived(
                 cause: Cause::Lost,
                 evidence: Evidence { source: EvidenceSource::Scheduler, text },
             };
-            runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
+            let reason = &lost.evidence.text;
+            let gone = EndRunner { runner, workflow, lost: &lost, reason, unbegun: &[] };
+            runners::end_runner(tx, gone)?;
         }
     }
-    step(tx, id, AllocationEvent::Arrived(job.to_owned()))?;
+    step(tx, workflow, id, AllocationEvent::Arrived(job.to_owned()))?;
     let data = value!({"allocation_id": id, "slurm_job_id": job});
-    tx.write(workflow, vec![Change::Event { kind: EventKind::AllocationStarted, job: None, data }])
+    tx.tell(workflow, EventKind::AllocationStarted, None, data)
 }
 
 /// A runner has left in good order; with the last one the allocation is over.
@@ -462,20 +462,14 @@ pub(super) fn complete(
     let was_too_short = last_words::was_too_short(tx, row, cause)?;
     let over =
         AllocationOver { ended_as, state: state.into(), why: why.into(), cause, was_too_short };
-    if !step(tx, row.id, AllocationEvent::Ended(over))? {
+    if !step(tx, row.workflow_id, row.id, AllocationEvent::Ended(over))? {
         return Ok(());
     }
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
-    tx.write(
-        row.workflow_id,
-        vec![Change::Event { kind: EventKind::AllocationEnded, job: None, data }],
-    )?;
+    tx.tell(row.workflow_id, EventKind::AllocationEnded, None, data)?;
     // One that could do nothing gets no successor by itself: that would go on for ever.
     if tx.workflow(row.workflow_id)?.looks_after_retries() && did_work(tx, row)? {
-        tx.apply(row.workflow_id, |workflow, _, _| {
-            workflow.look_after_ready_jobs();
-            Ok(())
-        })?;
+        tx.handle(On(row.workflow_id, LookAfterReadyJobs {}))?;
     }
     Ok(())
 }
@@ -638,7 +632,7 @@ fn unknown(
     let line = format!("{}: {why}; nothing was done", label(row));
     if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
     if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
-        step(tx, row.id, AllocationEvent::Missing)?;
+        step(tx, row.workflow_id, row.id, AllocationEvent::Missing)?;
     }
     Ok(())
 }
@@ -683,7 +677,7 @@ fn alive(
     let seen = sighting(item, state, reason);
     let event =
         if restarted { AllocationEvent::Requeued(seen) } else { AllocationEvent::Seen(seen) };
-    step(tx, row.id, event)?;
+    step(tx, row.workflow_id, row.id, event)?;
     Ok(())
 }
 
@@ -710,7 +704,7 @@ fn end_runners(
     debug_assert!(has_no_process(&item.verdict));
     let runners = runners_of(tx, row)?;
     for runner in &runners {
-        let heard = tx.state.runners.get(runner).and_then(|known| known.heard);
+        let heard = tx.state.engine.runners().get(runner).and_then(|known| known.heard);
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
         let trace = RunnerTrace {
             process: crash_recovery::sight(tx, *runner, row.workflow_id)?.0,
@@ -738,7 +732,7 @@ fn end_runners(
         for report in looked.spooled.get(&runner).into_iter().flatten() {
             let (id, token) = (report.attempt.id, &report.attempt.token);
             if tx.workflow(row.workflow_id)?.may_report(id, runner, token).is_some() {
-                runners::complete_one(tx, row.workflow_id, runner, report)?;
+                runners::end_one(tx, row.workflow_id, runner, report, None)?;
                 delivered += 1;
             }
         }
@@ -752,7 +746,8 @@ fn end_runners(
             source: EvidenceSource::Scheduler,
             text: format!("Slurm job {job}: {text}"),
         };
-        runners::end_runner(tx, runner, row.workflow_id, &Lost { cause, evidence }, text)?;
+        let (workflow, lost) = (row.workflow_id, &Lost { cause, evidence });
+        runners::end_runner(tx, EndRunner { runner, workflow, lost, reason: text, unbegun: &[] })?;
     }
     Ok(true)
 }

@@ -12,14 +12,13 @@ use super::remedies;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
-use torc_engine::{
-    AfterRetry, AutoRetry, Because, Change as Row, End, Judged, RetriesSoFar, Storm,
-};
-use torc_model::api::Capacity;
+use torc_engine::commands::DelayJob;
+use torc_engine::{AfterRetry, AutoRetry, Because, End, Judged, On, RetriesSoFar, Storm};
+use torc_model::api::{Capacity, CompletionReport};
 use torc_model::chance;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
-use torc_model::plan::AutoRecover;
+use torc_model::plan::{AutoRecover, Execution};
 use torc_model::recovery::{Action, Caps, Policy, RetryOutcome, Tried};
 use torc_model::status::Cause;
 use torc_model::units::Runtime;
@@ -37,14 +36,13 @@ pub struct Plan {
     alike: i64,
 }
 
-/// Decides about an attempt that has just failed and puts the decision into its end. `None` if the
-/// job does not run again because of it.
+/// Decides about an attempt that has just failed: what its end says, and the plan for it if its job
+/// runs again because of it.
 pub fn judge(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    attempt: AttemptId,
-    end: &mut End,
-) -> Result<Option<Plan>, Failed> {
+    report: &CompletionReport,
+) -> Result<(Option<Judged>, Option<Plan>), Failed> {
     let workflow = tx.workflow(id)?;
     let settings = workflow.settings.recovery.auto_recover.clone();
     let budget = settings.workflow_budget(workflow.len());
@@ -54,13 +52,27 @@ pub fn judge(
             && !cause.is_loss()
             && !cause.is_stop()
     };
-    if !settings.enabled || workflow.canceled || !end.ending.cause.is_some_and(is_meant) {
-        return Ok(None);
+    if !settings.enabled || workflow.canceled || !report.cause.is_some_and(is_meant) {
+        return Ok((None, None));
     }
     let execution = workflow.settings.execution.clone();
-    let Some(failure) = cards::failure(tx.db, attempt.0, &execution)? else { return Ok(None) };
+    let mut end = End::reported(report, tx.now);
+    let limits = (&settings, i64::from(budget));
+    let plan = plan(tx, id, report.attempt.id, &mut end, limits, &execution)?;
+    Ok((end.judged, plan))
+}
+
+fn plan(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    attempt: AttemptId,
+    end: &mut End,
+    (settings, budget): (&AutoRecover, i64),
+    execution: &Execution,
+) -> Result<Option<Plan>, Failed> {
+    let Some(failure) = cards::failure(tx.db, attempt.0, execution)? else { return Ok(None) };
     let failure = failure.with_end(end);
-    let caps = caps(tx, id, &settings)?;
+    let caps = caps(tx, id, settings)?;
     let Some(decided) = failure.decide(tx.db, &caps, &Policy::default(), tx.now)? else {
         return Ok(None);
     };
@@ -81,7 +93,7 @@ pub fn judge(
     }
     let cause = decided.diagnosis.common_cause();
     let so_far = so_far(tx, id, failure.ended.run, RetriesSoFar::new(Some(failure.job), cause))?;
-    if let Some(why) = so_far.spent(&settings, i64::from(budget)) {
+    if let Some(why) = so_far.spent(settings, budget) {
         end.judged = Some(Judged::Leave(why));
         return Ok(None);
     }
@@ -141,7 +153,7 @@ pub fn carry_out(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<(), Fai
             "why": format!("{} failed for the same passing cause within minutes: one retry goes ahead, the others wait",
                 words::count(plan.alike, "job")),
         });
-        tx.write(id, vec![Row::Event { kind: EventKind::RecoveryPaused, job: None, data }])?;
+        tx.tell(id, EventKind::RecoveryPaused, None, data)?;
     }
     Ok(())
 }
@@ -158,7 +170,7 @@ fn caps(tx: &Tx<'_>, id: WorkflowId, settings: &AutoRecover) -> Result<Caps, Fai
     let largest = |capacity: &Capacity| {
         u64::try_from(capacity.memory_bytes / capacity.num_nodes.max(1)).ok().filter(|m| *m > 0)
     };
-    let here = tx.state.runners.of(id);
+    let here = tx.state.engine.runners().of(id);
     caps.memory_bytes = here.filter_map(|(_, runner)| largest(&runner.capacity)).max();
     Ok(caps)
 }
@@ -221,7 +233,7 @@ pub fn settled(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
                 "why": format!("a retry succeeded: {} that waited for it {} on",
                     words::count(waiting.len() as i64, "other"), if waiting.len() == 1 { "goes" } else { "go" }),
             });
-            tx.write(id, vec![Row::Event { kind: EventKind::RecoveryResumed, job: None, data }])
+            tx.tell(id, EventKind::RecoveryResumed, None, data)
         }
     }
 }
@@ -230,8 +242,5 @@ pub fn settled(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
 fn go_on(tx: &mut Tx<'_>, id: WorkflowId, row: i64, job: JobId, at: i64) -> Result<(), Failed> {
     journal::remedy_goes_on(tx.db, row)?;
     let Some(index) = tx.workflow(id)?.find(job) else { return Ok(()) };
-    tx.apply(id, |workflow, _, _| {
-        workflow.delay(index, Some(at));
-        Ok(())
-    })
+    tx.handle(On(id, DelayJob { job: index, not_before: Some(at) }))
 }

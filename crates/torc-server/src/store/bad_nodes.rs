@@ -6,29 +6,14 @@ use super::names;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, params};
-use torc_engine::{Burnt, Gate, QUARANTINE_MS, Quarantine, RunnerEvent};
+use torc_engine::commands::{QuarantineRunner, ReleaseRunner};
+use torc_engine::{QUARANTINE_MS, Quarantine};
 use torc_model::api::{QuarantineRequest, QuarantineView};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{Cause, Outcome};
+use torc_model::status::Outcome;
 
 /// A month.
 const MAX_SECONDS: i64 = 30 * 24 * 3600;
-
-/// Takes in how an attempt ended and draws the conclusion about its machine.
-pub fn ended(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    runner: RunnerId,
-    (job, attempt): (JobId, AttemptId),
-    cause: Option<Cause>,
-    seconds: f64,
-) -> Result<(), Failed> {
-    let clocks = tx.clocks();
-    match tx.state.runners.judge(runner, (job, attempt), (cause, seconds), clocks) {
-        None => Ok(()),
-        Some(Burnt { attempts, quarantine: kept }) => quarantine(tx, id, runner, &attempts, kept),
-    }
-}
 
 impl Store {
     /// Keeps work from every runner of a workflow on a machine, or lets it come again, because a
@@ -56,7 +41,7 @@ fn set(
     }
     let why = request.reason.as_deref().unwrap_or("a user said so");
     names::check_line("reason", why)?;
-    let here = tx.state.runners.of(id).filter(|(_, other)| other.host == host);
+    let here = tx.state.engine.runners().of(id).filter(|(_, other)| other.host == host);
     let runners: Vec<RunnerId> = here.map(|(id, _)| id).collect();
     if runners.is_empty() {
         let message = format!("workflow {id} has no runner on `{host}`");
@@ -65,10 +50,7 @@ fn set(
     let until = tx.now + seconds * 1000;
     for runner in &runners {
         match request.release {
-            true => {
-                let changes = tx.state.runners.step(*runner, RunnerEvent::Released);
-                tx.write(id, changes)?;
-            }
+            true => tx.handle(ReleaseRunner(*runner))?,
             false => {
                 let kept = Quarantine { why: why.to_owned(), until };
                 quarantine(tx, id, *runner, &[], kept)?;
@@ -79,25 +61,19 @@ fn set(
     Ok(QuarantineView { runners: runners.len() as i64, until_ms })
 }
 
-fn quarantine(
+/// Keeps work from a runner and gives the attempts back that its machine burnt.
+pub fn quarantine(
     tx: &mut Tx<'_>,
-    id: WorkflowId,
+    workflow: WorkflowId,
     runner: RunnerId,
-    burnt: &[(JobId, AttemptId)],
+    attempts: &[(JobId, AttemptId)],
     kept: Quarantine,
 ) -> Result<(), Failed> {
-    if !tx.state.runners.contains_key(&runner) {
-        return Ok(());
+    let mut burnt = Vec::with_capacity(attempts.len());
+    for (job, attempt) in attempts {
+        burnt.push((*job, *attempt, rule_of(tx, *attempt)?));
     }
-    let mut again = 0;
-    for (job, attempt) in burnt {
-        let Some(index) = tx.workflow(id)?.find(*job) else { continue };
-        let rule = rule_of(tx, *attempt)?;
-        again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, rule, now)))?);
-    }
-    let event = RunnerEvent::Quarantined(kept, burnt.len(), again);
-    let changes = tx.state.runners.step(runner, event);
-    tx.write(id, changes)
+    tx.handle(QuarantineRunner { runner, workflow, kept, burnt })
 }
 
 /// The rule that retried an attempt, if one did.
@@ -109,22 +85,4 @@ fn rule_of(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
         .query_row(params![attempt.0, Outcome::Retried.as_str()], |row| row.get(0))
         .optional()?;
     Ok(rule.flatten().and_then(|rule| usize::try_from(rule).ok()))
-}
-
-/// Why a runner gets no work, if it is kept from it. When its time is over it is tried again.
-pub fn quarantined(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    runner: RunnerId,
-) -> Result<Option<String>, Failed> {
-    let (gate, changes) = tx.state.runners.gate(runner, tx.now);
-    if !changes.is_empty() {
-        tx.write(id, changes)?;
-    }
-    Ok(match gate {
-        Gate::Open | Gate::Over => None,
-        Gate::Closed { seconds, why } => {
-            Some(format!("this runner gets no work for another {seconds} s: {why}"))
-        }
-    })
 }

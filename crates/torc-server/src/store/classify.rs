@@ -12,7 +12,7 @@ use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use torc_engine::{Because, Change as Row};
+use torc_engine::{Because, Engine, On, commands};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -389,14 +389,16 @@ fn canceled_count(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
 /// What the verdicts would cancel: tried on a copy of the engine's state.
 fn would_cancel(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>]) -> Result<i64, Failed> {
     let before = canceled_count(tx, id)?;
-    let now = tx.now;
-    let mut copy = tx.workflow(id)?.clone();
+    let mut copy = tx.state.engine.rehearsal(id);
+    let find = |copy: &Engine, job| copy.workflow(id).and_then(|workflow| workflow.find(job));
     for one in decided.iter().filter(|d| !d.ruling.is_held) {
-        if let Some(index) = copy.find(one.waiting.job) {
-            copy.classify(index, one.ruling.action == Verdict::Retry, now)?;
+        if let Some(job) = find(&copy, one.waiting.job) {
+            let retry = one.ruling.action == Verdict::Retry;
+            copy.handle(On(id, commands::ClassifyJob { job, retry }), tx.clocks()).reply?;
         }
     }
-    Ok(i64::from(copy.counts()[JobStatus::Canceled as usize]) - before)
+    let after = copy.workflow(id).map_or(0, |w| w.counts()[JobStatus::Canceled as usize]);
+    Ok(i64::from(after) - before)
 }
 
 /// Does what was decided. Answers how many jobs were canceled with those that failed.
@@ -413,14 +415,7 @@ fn apply(
             let data = json!({"classification_id": row, "action": one.ruling.action, "by": speaker.by,
                 "agent": speaker.agent, "confidence": one.asked.confidence, "note": one.ruling.note,
                 "run_id": one.waiting.run, "attempt_id": one.waiting.number});
-            tx.write(
-                id,
-                vec![Row::Event {
-                    kind: EventKind::ClassificationHeld,
-                    job: Some(one.waiting.job),
-                    data,
-                }],
-            )?;
+            tx.tell(id, EventKind::ClassificationHeld, Some(one.waiting.job), data)?;
         } else {
             carry_out(tx, id, row, one.waiting, &one.ruling, speaker)?;
         }
@@ -483,12 +478,9 @@ fn carry_out(
     remedies::adjust(tx, id, waiting.job, &ruling.changes, because)?;
     let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
         "run_id": waiting.run, "attempt_id": waiting.number, "note": ruling.note});
-    tx.write(
-        id,
-        vec![Row::Event { kind: EventKind::JobClassified, job: Some(waiting.job), data }],
-    )?;
+    tx.tell(id, EventKind::JobClassified, Some(waiting.job), data)?;
     let retry = ruling.action == Verdict::Retry;
-    tx.apply(id, |workflow, _, now| workflow.classify(index, retry, now))?;
+    tx.handle(On(id, commands::ClassifyJob { job: index, retry }))?;
     if retry {
         tx.state.judged.insert(waiting.job, row);
     }
@@ -569,10 +561,7 @@ pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     let person = author(by, None);
     settle(tx, row, ClassificationState::Rejected, &person)?;
     let data = json!({"classification_id": row, "action": held.asked.action, "by": person});
-    tx.write(
-        held.workflow,
-        vec![Row::Event { kind: EventKind::ClassificationRejected, job: Some(held.job), data }],
-    )
+    tx.tell(held.workflow, EventKind::ClassificationRejected, Some(held.job), data)
 }
 
 fn settle(tx: &Tx<'_>, row: i64, state: ClassificationState, by: &str) -> rusqlite::Result<()> {

@@ -17,8 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use torc_engine::commands::{EndRunner, NoteHoldup, RepairWorkflow};
 use torc_engine::{
-    End, Holdup, JobIx, LEASE_MS, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
+    End, Holdup, JobIx, LEASE_MS, LastEnd, Life, Lost, On, Process, Repair, RunnerLife, Workflow,
 };
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::attempt::{Ending, Output};
@@ -132,7 +133,9 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
     for suspect in &mut all {
-        if let Some(heard) = tx.state.runners.get(&suspect.id).and_then(|known| known.heard) {
+        if let Some(heard) =
+            tx.state.engine.runners().get(&suspect.id).and_then(|known| known.heard)
+        {
             suspect.heard = heard;
         }
     }
@@ -346,12 +349,13 @@ pub fn judge(
 ) -> Result<(), Failed> {
     note_absence(tx);
     // It may have said something or left since it was listed.
-    let Some(known) = tx.state.runners.get_mut(&suspect.id) else { return Ok(()) };
-    known.holdup.clone_from(&suspect.holdup);
+    let Some(known) = tx.state.engine.runners().get(&suspect.id) else { return Ok(()) };
+    let heard = known.heard.unwrap_or(suspect.heard);
+    tx.handle(NoteHoldup { runner: suspect.id, holdup: suspect.holdup.clone() })?;
     let life = RunnerLife {
         host: &suspect.host,
         pid: suspect.pid,
-        last_seen: known.heard.unwrap_or(suspect.heard),
+        last_seen: heard,
         server_boot: tx.state.boot,
         lease: LEASE_MS,
         disown: suspect.disown,
@@ -413,7 +417,7 @@ fn end_dead(
             .may_report(report.attempt.id, suspect.id, &report.attempt.token)
             .is_some()
         {
-            runners::complete_one(tx, suspect.workflow, suspect.id, report)?;
+            runners::end_one(tx, suspect.workflow, suspect.id, report, None)?;
             delivered += 1;
         }
     }
@@ -423,14 +427,14 @@ fn end_dead(
         view.details
             .push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
     }
-    tx.apply(suspect.workflow, |workflow, limits, now| {
-        for attempt in &suspect.unbegun {
-            let why = format!("{} before it had begun", lost.evidence.text);
-            workflow.never_began(suspect.id, *attempt, &why, limits, now);
-        }
-        Ok(())
-    })?;
-    runners::end_runner(tx, suspect.id, suspect.workflow, lost, &lost.evidence.text)?;
+    let gone = EndRunner {
+        runner: suspect.id,
+        workflow: suspect.workflow,
+        lost,
+        reason: &lost.evidence.text,
+        unbegun: &suspect.unbegun,
+    };
+    runners::end_runner(tx, gone)?;
     view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));
     Ok(())
 }
@@ -478,19 +482,14 @@ pub fn repair(
 ) -> Result<(), Failed> {
     end_ownerless(tx, id, dry_run, view)?;
     let ends = last_ends(tx, id)?;
-    let recovery = if dry_run { RunnerId(0) } else { stand_in(tx, id)? };
-    let mut done: Vec<(JobId, Repair)> = Vec::new();
+    let stand_in = if dry_run { RunnerId(0) } else { stand_in(tx, id)? };
+    let repair = On(id, RepairWorkflow { ends: &ends, stand_in });
     let before = live_attempts(tx.workflow(id)?);
+    let done: Vec<(JobId, Repair)>;
     if dry_run {
-        let mut copy = tx.workflow(id)?.clone();
-        let mut limits = tx.state.limits.clone();
-        let repairs = copy.repair(&ends, recovery, &mut limits, tx.now);
-        done.extend(repairs.into_iter().map(|(i, what)| (copy.job(i).id(), what)));
+        done = tx.state.engine.rehearsal(id).handle(repair, tx.clocks()).reply?;
     } else {
-        done = tx.apply(id, |workflow, limits, now| {
-            let repairs = workflow.repair(&ends, recovery, limits, now);
-            Ok(repairs.into_iter().map(|(i, what)| (workflow.job(i).id(), what)).collect())
-        })?;
+        done = tx.handle(repair)?;
         let after = live_attempts(tx.workflow(id)?);
         let fresh = after.iter().filter(|(job, attempt)| before.get(job) != Some(attempt)).count();
         view.retries_created += fresh as i64;
@@ -525,7 +524,7 @@ fn end_ownerless(
     view: &mut RecoveryView,
 ) -> Result<(), Failed> {
     let mut ghosts = tx.workflow(id)?.runners_with_work();
-    ghosts.retain(|runner| !tx.state.runners.contains_key(runner));
+    ghosts.retain(|runner| !tx.state.engine.runners().contains_key(runner));
     for ghost in ghosts {
         let held = tx.workflow(id)?.held_by(ghost).count();
         view.running_jobs_recovered += held as i64;
@@ -540,7 +539,8 @@ fn end_ownerless(
         let evidence = torc_model::api::Evidence { source: EvidenceSource::Journal, text };
         let lost = Lost { cause: Cause::Lost, evidence };
         let before = live_attempts(tx.workflow(id)?);
-        tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(ghost, &lost, limits, now)))?;
+        let reason = &lost.evidence.text;
+        tx.handle(EndRunner { runner: ghost, workflow: id, lost: &lost, reason, unbegun: &[] })?;
         view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(id)?));
     }
     Ok(())
@@ -558,7 +558,7 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<JobIx, LastEnd>, Fai
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let job = JobId(row.get(0)?);
-        let Some(index) = tx.state.workflows.get(&id).and_then(|w| w.find(job)) else { continue };
+        let Some(index) = tx.state.engine.workflow(id).and_then(|w| w.find(job)) else { continue };
         let (state, outcome, cause): (String, Option<String>, Option<String>) =
             (row.get(2)?, row.get(3)?, row.get(6)?);
         let Some(state) = AttemptState::parse(&state) else { continue };
@@ -617,14 +617,5 @@ pub fn expire_reservations(
     if !dry_run && !due.is_empty() {
         reservations::expire(tx, boot)?;
     }
-    Ok(())
-}
-
-/// Loads what the writer keeps in memory about reservations.
-pub fn boot_state(db: &Connection, state: &mut super::writer::State) -> rusqlite::Result<()> {
-    state.limits = load::limits(db)?;
-    state.reservations = reservations::load(db)?;
-    state.webhooks = super::webhooks::load(db)?;
-    (state.judged, state.remedied) = super::outcomes::open(db)?;
     Ok(())
 }

@@ -4,13 +4,14 @@ use super::access_groups;
 use super::facts::{self, FileFact};
 use super::history::History;
 use super::job_rows::{JobInserter, NewRow, engine_job};
-use super::journal::{self, ActionRow, NewWorkflowRow, remember};
+use super::journal::{self, ActionRow, NewWorkflowRow};
 use super::named::Named;
 use super::refusal::Refusal;
 use super::shared_outputs;
 use super::writer::{Failed, Tx};
 use rusqlite::Connection;
 use serde::Deserialize;
+use torc_engine::commands::{AddWorkflow, TakeJobIds};
 use torc_engine::{CompiledHandler, JobIx, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
 use torc_model::ids::{JobId, WorkflowId};
@@ -89,10 +90,8 @@ pub fn create(
     let seen: Vec<FileFact> =
         seen.iter().zip(&named.files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
     facts::record(tx.db, &seen)?;
-    let first = tx.state.next_job;
+    let first = tx.handle(TakeJobIds { count: plan.jobs.len() })?.0;
     super::map::set_limits(&mut plan.jobs, |index| JobId(first + index as i64));
-    tx.state.next_job += plan.jobs.len() as i64;
-    remember(tx.db, "next_job_id", tx.state.next_job)?;
 
     let compiled: Vec<CompiledHandler> = plan
         .failure_handlers
@@ -115,34 +114,30 @@ pub fn create(
         workflow.add_job(NewJob { own_ms: history.of_job(&job.name), ..new });
     }
     super::map::tie(&plan, &mut workflow);
-    workflow.add_map_limits(&mut tx.state.limits);
+    insert_actions(tx.db, id, &plan, first, &mut workflow)?;
+    workflow.settle();
+    let initialize = request.initialize;
+    let added = tx.begin(AddWorkflow { workflow: Box::new(workflow), initialize })?;
     for (name, max) in &plan.limits {
         // What a user set on the server holds for all its workflows.
-        if !tx.state.limits.contains_key(name) {
+        if !tx.state.engine.limits().contains_key(name) {
             super::reservations::set_limit(tx, name, *max)?;
         }
     }
-    insert_actions(tx.db, id, &plan, first, &mut workflow)?;
-    workflow.settle();
-    workflow.set_next_attempt(tx.state.next_attempt);
-    if request.initialize {
-        workflow.initialize_unstored(tx.now);
-    }
-    tx.state.next_attempt = workflow.next_attempt();
-    let changes = workflow.take_changes();
 
     // Jobs go in as they stand after the initialization, so that each row is written once.
-    insert_jobs(tx.db, &plan, &workflow, &named, first, &history)?;
+    let db = tx.db;
+    insert_jobs(db, &plan, tx.workflow(id)?, &named, first, &history)?;
     drop(history);
     let user = owner(request, &plan).to_owned();
     let Plan { name, spec, jobs, .. } = plan;
     let job_count = jobs.len() as i64;
     drop(jobs);
-    insert_first_attempts(tx, &workflow)?;
+    let now = tx.now;
+    let workflow = tx.workflow(id)?;
+    insert_first_attempts(db, workflow, now)?;
     let (run_id, typical_ms) = (workflow.run, workflow.typical_ms());
-    tx.touched.insert(id);
-    tx.state.workflows.insert(id, workflow);
-    tx.write(id, changes)?;
+    tx.finish(added)?;
     let mut counts = PlanCounts { total: job_count, ..PlanCounts::default() };
     counts.changes.insert(PlannedChange::New, job_count);
     super::revise::write_revision(tx, id, 1, Some(&user), &counts)?;
@@ -211,7 +206,7 @@ fn insert_jobs(
 }
 
 /// What the initialization queued.
-fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<()> {
+fn insert_first_attempts(db: &Connection, workflow: &Workflow, now: i64) -> rusqlite::Result<()> {
     for job in workflow.jobs() {
         let Some(attempt) = job.live() else { continue };
         let new = NewAttempt {
@@ -223,9 +218,9 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
             retry_of: None,
             not_before: None,
             recovery: None,
-            at: tx.now,
+            at: now,
         };
-        super::journal::queue(tx.db, workflow.id, &new)?;
+        super::journal::queue(db, workflow.id, &new)?;
     }
     Ok(())
 }

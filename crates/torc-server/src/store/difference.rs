@@ -128,7 +128,7 @@ impl Difference {
         mut files: Vec<FileFact>,
         how: &ApplyOptions,
     ) -> Result<Self, Failed> {
-        let next_job = tx.state.next_job;
+        let next_job = tx.state.engine.next_job();
         let mut jobs = match wanted {
             Wanted::Same(uses) => {
                 let mut jobs = JobDefinitions::stored(tx.db, id)?;

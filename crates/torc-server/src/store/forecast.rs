@@ -16,7 +16,6 @@ use torc_model::forecast::{ForecastView, LimitedBy, Machines};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::Plan;
 use torc_model::slurm::parse_clock;
-use torc_model::status::{JobStatus, Origin};
 
 /// Machines that are only assumed have numbers that no runner has.
 const ASSUMED: i64 = 1 << 40;
@@ -79,17 +78,11 @@ fn snapshot(
     let basis = if state.len() > MAX_SIMULATED {
         Basis::Rest(state.rest(now))
     } else {
-        let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
-        if recover {
-            try_again(&mut workflow, now);
-        }
-        workflow.initialize_unstored(now);
-        workflow.take_changes();
-        Basis::Whole(Box::new(workflow))
+        Basis::Whole(Box::new(state.copy_to_simulate(recover, now)))
     };
     let mut machines = assumed_machines(assumed, now);
     if machines.is_empty() {
-        let runners = tx.state.runners.of(id);
+        let runners = tx.state.engine.runners().of(id);
         machines.extend(runners.map(|(runner, known)| SimulatedMachine {
             until: known.stop_by,
             label: known.label.clone(),
@@ -107,31 +100,8 @@ fn snapshot(
             machine.capacity = known;
         }
     }
-    let limits = tx.state.limits.clone();
+    let limits = tx.state.engine.limits().clone();
     Ok(Snapshot { basis, limits, machines, is_again, waits_for_nodes, now })
-}
-
-/// Opens what failed, as `torc recover` would.
-fn try_again(workflow: &mut Workflow, now: i64) {
-    workflow.resume();
-    let failed: Vec<(JobId, JobStatus)> =
-        workflow.jobs().map(|job| (job.id(), job.status())).collect();
-    for (id, status) in failed {
-        let Some(index) = workflow.find(id) else { continue };
-        match status {
-            JobStatus::Failed | JobStatus::Terminated => {
-                workflow.again(index, Origin::Recovered, now);
-            }
-            JobStatus::PendingFailed => {
-                let done = workflow.classify(index, true, now);
-                debug_assert!(
-                    done.is_ok(),
-                    "one that waits for a verdict can be retried: {done:?}"
-                );
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Nodes that wait in Slurm's queue, from when Slurm plans to start them. Those for which Slurm has

@@ -78,7 +78,9 @@ impl Marks {
     /// transaction holds the same record. `looks` at what the database counts as well, of which routine
     /// requests make little.
     pub fn keep(&mut self, db: &Connection, state: &State, looks: bool) -> rusqlite::Result<()> {
-        let counted = [state.next_attempt, state.next_job, state.next_event].map(|next| next - 1);
+        let engine = &state.engine;
+        let counted = [engine.next_attempt(), engine.next_job(), state.next_event];
+        let counted = counted.map(|next| next - 1);
         let is_passed = COUNTED.iter().zip(counted).any(|((name, _), id)| self.passed(name, id));
         if !is_passed && !looks {
             return Ok(());

@@ -11,6 +11,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use std::collections::{HashMap, HashSet};
 use torc_engine::NotedAdjustment;
+use torc_engine::commands::TakeAttemptRow;
 use torc_model::api::{AttemptView, EventView, JobView, Past, RunnerView, WorkflowCreated};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::Plan;
@@ -34,9 +35,9 @@ pub fn import(
     keeps_paths: bool,
     warnings: Vec<String>,
 ) -> Result<WorkflowCreated, Failed> {
-    let before = tx.state.next_job;
+    let before = tx.state.engine.next_job();
     let mut created = create::create(tx, request, plan, &[], warnings)?;
-    if tx.state.next_job == before && created.job_count > 0 {
+    if tx.state.engine.next_job() == before && created.job_count > 0 {
         // A repeat: the first one wrote it all.
         return Ok(created);
     }
@@ -127,8 +128,7 @@ impl Ids {
         if attempt.state.is_live() {
             return Err(Refusal::invalid("attempts", "an attempt has ended and is live").into());
         }
-        let row = tx.state.next_attempt;
-        tx.state.next_attempt += 1;
+        let row = tx.handle(TakeAttemptRow {})?;
         let new = ImportedAttempt {
             row,
             workflow: self.workflow,

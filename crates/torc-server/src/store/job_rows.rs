@@ -1,7 +1,7 @@
 //! Jobs of a plan as rows and as jobs of the engine: for a new workflow, and for one that grows.
 
 use super::facts;
-use super::journal::{JobStatements, grow_count, json, remember};
+use super::journal::{JobStatements, grow_count, json};
 use super::lookups;
 use super::map;
 use super::named::{Named, Said};
@@ -9,7 +9,8 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
-use torc_engine::{Class, JobIx, NewJob, Revision};
+use torc_engine::commands::{AddJobs, TakeJobIds};
+use torc_engine::{Class, JobIx, NewJob, On, Revision};
 use torc_model::api::ErrorCode;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, Plan, Requirements};
@@ -263,11 +264,7 @@ fn add_checked(
     }
     drop(inserter);
     grow_count(tx.db, id, rows.new.len() as i64)?;
-    tx.apply(id, |workflow, limits, now| {
-        workflow.revise(revision, now)?;
-        workflow.add_map_limits(limits);
-        Ok(())
-    })?;
+    tx.handle(On(id, AddJobs { revision }))?;
     Ok(rows.new.iter().map(|index| rows.ids[*index]).collect())
 }
 
@@ -282,11 +279,8 @@ pub struct Numbering {
 
 impl Numbering {
     /// Gives the jobs that have no row the next numbers.
-    pub fn new(
-        tx: &mut Tx<'_>,
-        rows: impl Iterator<Item = Option<JobId>>,
-    ) -> rusqlite::Result<Self> {
-        let first = tx.state.next_job;
+    pub fn new(tx: &mut Tx<'_>, rows: impl Iterator<Item = Option<JobId>>) -> Result<Self, Failed> {
+        let first = tx.state.engine.next_job();
         let (mut ids, mut new) = (Vec::new(), Vec::new());
         for (index, row) in rows.enumerate() {
             ids.push(row.unwrap_or_else(|| {
@@ -294,9 +288,8 @@ impl Numbering {
                 JobId(first + new.len() as i64 - 1)
             }));
         }
-        tx.state.next_job += new.len() as i64;
-        remember(tx.db, "next_job_id", tx.state.next_job)?;
-        Ok(Self { ids, new, first: JobId(first) })
+        let first = tx.handle(TakeJobIds { count: new.len() })?;
+        Ok(Self { ids, new, first })
     }
 
     /// A row's place among the new ones.

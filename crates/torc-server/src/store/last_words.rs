@@ -10,7 +10,8 @@ use super::journal::allocations::step;
 use super::journal::attempts;
 use super::writer::{Failed, Tx};
 use serde_json::json as value;
-use torc_engine::{AllocationEvent, AllocationOver, Change};
+use torc_engine::commands::ExplainAttempt;
+use torc_engine::{AllocationEvent, AllocationOver, On};
 use torc_model::api::{Evidence, Goodbye};
 use torc_model::event::EventKind;
 use torc_model::ids::JobId;
@@ -62,12 +63,9 @@ pub(super) fn hear(
             }
             // Slurm will start it again, so nothing else need be asked for.
             let seen = sighting(item, "PENDING", reason.as_deref());
-            step(tx, row.id, AllocationEvent::Requeued(seen))?;
+            step(tx, row.workflow_id, row.id, AllocationEvent::Requeued(seen))?;
             let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id});
-            tx.write(
-                row.workflow_id,
-                vec![Change::Event { kind: EventKind::AllocationRequeued, job: None, data }],
-            )
+            tx.tell(row.workflow_id, EventKind::AllocationRequeued, None, data)
         }
         Verdict::Unknown { .. }
         | Verdict::Alive { phase: AllocationPhase::Running | AllocationPhase::Leaving, .. } => {
@@ -92,13 +90,10 @@ fn ended(
         cause,
         was_too_short: row.was_too_short,
     };
-    step(tx, row.id, AllocationEvent::Explained(over))?;
+    step(tx, row.workflow_id, row.id, AllocationEvent::Explained(over))?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": ending.state,
         "reason": reason, "cause": cause});
-    tx.write(
-        row.workflow_id,
-        vec![Change::Event { kind: EventKind::AllocationExplained, job: None, data }],
-    )?;
+    tx.tell(row.workflow_id, EventKind::AllocationExplained, None, data)?;
     explain_by(tx, row, ending, view)
 }
 
@@ -135,10 +130,10 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
     for one in &stopped {
         let mut evidence = one.evidence.clone();
         evidence.push(found.clone());
-        let explained = Change::AttemptExplained { id: one.attempt, cause, evidence };
-        let data = value!({"attempt_id": one.number, "run_id": one.run, "cause": cause, "was": one.cause, "evidence": why});
-        let event = Change::Event { kind: EventKind::AttemptExplained, job: Some(one.job), data };
-        tx.write(row.workflow_id, vec![explained, event])?;
+        let told = value!({"attempt_id": one.number, "run_id": one.run, "cause": cause, "was": one.cause, "evidence": why});
+        let (attempt, job) = (one.attempt, one.job);
+        let explained = ExplainAttempt { attempt, job, cause, evidence, told };
+        tx.handle(On(row.workflow_id, explained))?;
     }
     Ok(stopped.len() as i64)
 }

@@ -5,21 +5,20 @@ use super::journal::json;
 use super::load::parse;
 use super::lookups;
 use super::refusal::Refusal;
-use super::step_events;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use torc_engine::commands::{ChangeItem, DropItems, RetryItems};
 use torc_engine::{
-    Change, Claimed, End, FoundItems, ItemDifference, JobIx, MapJob, NewItem, Workflow, limit_name,
-    unwritten,
+    Claimed, FoundItems, ItemDifference, JobIx, MapJob, NewItem, On, Workflow, limit_name,
 };
-use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
-use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::api::{AttemptPacket, CompletionReport, ErrorCode, ItemView, ItemsRequest};
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
 use torc_model::status::{ItemOutcome, JobStatus};
-use torc_model::steps::{Expr, Item, ItemSource, MapRole, MapSettings, StepEvent, Tree, job_name};
+use torc_model::steps::{Expr, Item, ItemSource, MapRole, MapSettings, Tree, job_name};
 
 /// Puts the limit that each map sets on its items into them; `id` numbers the jobs.
 pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
@@ -319,31 +318,31 @@ fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<JobIx, Failed
     })
 }
 
-/// Items that an attempt found become jobs, before the attempt itself ends.
-pub fn before_end(
+/// What an attempt of a map found when it looked for its items, against what rows say of them.
+pub fn found_items(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     index: JobIx,
-    end: &mut End,
-) -> Result<(), Failed> {
-    let Some(found) = end
-        .steps
-        .as_mut()
-        .and_then(|steps| steps.as_object_mut())
-        .and_then(|steps| steps.remove("items"))
-    else {
-        return Ok(());
+    report: &CompletionReport,
+) -> Result<Option<FoundItems>, Failed> {
+    let Some(found) = report.steps.as_ref().and_then(|steps| steps.get("items")) else {
+        return Ok(None);
     };
-    if end.ending.cause.is_some() || !tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic)
-    {
-        return Ok(());
+    let is_dynamic = tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic);
+    if report.cause.is_some() || !is_dynamic {
+        return Ok(None);
     }
-    let items: Vec<Item> = serde_json::from_value(found)
-        .map_err(|e| Refusal::invalid("steps.items", e.to_string()))?;
-    expand(tx, id, index, items)
+    let items: Vec<Item> =
+        Vec::deserialize(found).map_err(|e| Refusal::invalid("steps.items", e.to_string()))?;
+    compare(tx, id, index, items).map(Some)
 }
 
-fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Result<(), Failed> {
+fn compare(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: JobIx,
+    items: Vec<Item>,
+) -> Result<FoundItems, Failed> {
     let workflow = tx.workflow(id)?;
     let parent = workflow.job(index).id();
     let ids: Vec<(JobIx, JobId)> = workflow.map(index).map_or_else(Vec::new, |map| {
@@ -378,36 +377,7 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         .iter()
         .map(|(at, item)| Ok((*at, text(item)?)))
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let first = JobId(tx.state.next_job);
-    tx.state.next_job += new.len() as i64;
-    let found = FoundItems { first, new, kept, changed, gone };
-    tx.apply(id, |workflow, _, now| {
-        workflow.find_items(index, found, now);
-        Ok(())
-    })
-}
-
-/// What an attempt's steps did becomes events, unless they were told before; what it captured
-/// becomes user data.
-pub fn after_end(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    index: JobIx,
-    attempt: AttemptId,
-    steps: &Value,
-    is_success: bool,
-) -> Result<(), Failed> {
-    let job = tx.workflow(id)?.job(index).id();
-    let events: Vec<StepEvent> = Vec::deserialize(&steps["events"]).unwrap_or_default();
-    let known = step_events::known(tx, attempt)?;
-    step_events::tell(tx, id, job, unwritten(known, 0, &events))?;
-    let Some(captures) =
-        steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty())
-    else {
-        return Ok(());
-    };
-    let values = captures.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    tx.write(id, vec![Change::Captured(job, values)])
+    Ok(FoundItems { new, kept, changed, gone })
 }
 
 /// The items that a request names: by key, by expression, or all that ended badly.
@@ -446,6 +416,11 @@ fn chosen(
     Ok(found)
 }
 
+fn indexes(tx: &mut Tx<'_>, id: WorkflowId, items: &[ItemView]) -> Result<Vec<JobIx>, Failed> {
+    let workflow = tx.workflow(id)?;
+    Ok(items.iter().filter_map(|item| workflow.find(item.job_id)).collect())
+}
+
 /// Runs items again.
 pub fn retry(
     tx: &mut Tx<'_>,
@@ -453,20 +428,18 @@ pub fn retry(
     request: &ItemsRequest,
 ) -> Result<Vec<ItemView>, Failed> {
     let found = chosen(tx, id, request)?;
-    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
-    if request.item.is_some() && jobs.len() != 1 {
+    if request.item.is_some() && found.len() != 1 {
         return Err(Refusal::invalid("item", "name one item by its key to edit it").into());
     }
-    tx.apply(id, |workflow, _, now| {
-        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
-        workflow.retry_items(&indexes, now)
-    })?;
+    let items = indexes(tx, id, &found)?;
+    tx.handle(On(id, RetryItems { items: &items }))?;
     if let (Some(new), [single]) = (&request.item, found.as_slice()) {
         let mut extra = lookups::job_extra(tx.db, single.job_id)?;
         if let Some(MapRole::Item { of, key, .. }) = role(&extra) {
             extra.map = Some(MapRole::Item { of, key, item: new.clone() }.to_value());
         }
-        tx.write(id, vec![Change::ItemChanged(single.job_id, json(Some(&extra))?)])?;
+        let (item, extra) = (single.job_id, json(Some(&extra))?);
+        tx.handle(On(id, ChangeItem { item, extra }))?;
     }
     Ok(found)
 }
@@ -478,10 +451,7 @@ pub fn drop_items(
     request: &ItemsRequest,
 ) -> Result<Vec<ItemView>, Failed> {
     let found = chosen(tx, id, request)?;
-    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
-    tx.apply(id, |workflow, _, now| {
-        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
-        workflow.drop_items(&indexes, now)
-    })?;
+    let items = indexes(tx, id, &found)?;
+    tx.handle(On(id, DropItems { items: &items }))?;
     Ok(found)
 }

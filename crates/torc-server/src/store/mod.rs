@@ -41,7 +41,6 @@ mod revise;
 mod runners;
 mod shared_outputs;
 mod spawn;
-mod step_events;
 mod tidy;
 mod tokens;
 mod unneeded;
@@ -928,7 +927,7 @@ impl Store {
             batch
                 .items
                 .iter()
-                .map(|report| runners::start_one(tx, id, batch.runner_id, report))
+                .map(|report| runners::start_one(tx, id, batch.runner_id, report, false))
                 .collect()
         })
         .await
@@ -940,7 +939,7 @@ impl Store {
             batch
                 .items
                 .iter()
-                .map(|report| runners::complete_one(tx, id, batch.runner_id, report))
+                .map(|report| runners::end_one(tx, id, batch.runner_id, report, None))
                 .collect()
         })
         .await

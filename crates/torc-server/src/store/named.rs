@@ -11,7 +11,8 @@ use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use torc_engine::{CompiledHandler, HandlerIx};
+use torc_engine::commands::SetHandlers;
+use torc_engine::{CompiledHandler, HandlerIx, On};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::Plan;
 
@@ -54,7 +55,7 @@ pub fn take(
     let (compiled, indexes) = super::load::handlers(tx.db, id)?;
     named.handler_indexes = named.handlers.iter().map(|row| indexes[row]).collect();
     if !plan.failure_handlers.is_empty() {
-        tx.workflow(id)?.set_handlers(compiled);
+        tx.handle(On(id, SetHandlers { handlers: compiled }))?;
     }
     Ok(named)
 }

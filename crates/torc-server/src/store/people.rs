@@ -9,7 +9,7 @@ use super::remedies;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
-use torc_engine::{Because, CompiledHandler, JobIx, Limits, Reason, Seeds};
+use torc_engine::{Because, CompiledHandler, JobIx, On, Reason, Seeds, commands};
 use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
@@ -118,7 +118,7 @@ pub fn initialize(
     }
     let from = statuses(tx, id, &fresh)?;
     facts::record(tx.db, facts)?;
-    tx.apply(id, |workflow, _, now| Ok(workflow.initialize(now)))?;
+    tx.handle(On(id, commands::Initialize {}))?;
     view(tx, id, &fresh, &from, false)
 }
 
@@ -157,10 +157,7 @@ pub fn reset_status(
     let chosen = tx.workflow(id)?.plan_reset(&seeds)?;
     let from = statuses(tx, id, &chosen)?;
     if !request.dry_run && !chosen.is_empty() {
-        tx.apply(id, |workflow, _, now| {
-            workflow.reset(&chosen, now);
-            Ok(())
-        })?;
+        tx.handle(On(id, commands::Reset { chosen: &chosen }))?;
     }
     view(tx, id, &chosen, &from, request.dry_run)
 }
@@ -187,10 +184,7 @@ pub fn directory(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<String>, Failed> 
 
 /// Stops everything that is not final.
 pub fn cancel(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    tx.apply(id, |workflow, _, now| {
-        workflow.cancel(now);
-        Ok(())
-    })
+    tx.handle(On(id, commands::CancelWorkflow {}))
 }
 
 /// Stops some jobs of one workflow, all or none.
@@ -208,20 +202,12 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
         }
         places.push((id, index));
     }
-    if places.iter().any(|(id, _)| *id != places[0].0) {
+    let Some((id, _)) = places.first().copied() else { return Ok(()) };
+    if places.iter().any(|(other, _)| *other != id) {
         return Err(Refusal::invalid("job_ids", "the jobs are not all of one workflow").into());
     }
-    for (id, index) in places {
-        tx.apply(id, |workflow, _, now| {
-            // One of them may have gone with another already.
-            if workflow.job(index).status().is_final() {
-                Ok(())
-            } else {
-                workflow.cancel_job(index, now)
-            }
-        })?;
-    }
-    Ok(())
+    let jobs: Vec<JobIx> = places.into_iter().map(|(_, index)| index).collect();
+    tx.handle(On(id, commands::CancelJobs { jobs: &jobs }))
 }
 
 /// Refuses to delete what is at work.
@@ -255,17 +241,12 @@ pub fn refuse_delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(),
 /// Deletes a workflow with everything that belongs to it.
 pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
     refuse_delete(tx, id, force)?;
-    // The engine's copy goes first: whatever follows, it must not outlive the rows.
-    reload(tx, id);
-    let gone = tx.state.runners.of(id).map(|(runner, known)| (runner, known.pool));
-    for (runner, pool) in gone.collect::<Vec<_>>() {
-        tx.state.runners.remove(runner);
-        tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
-    }
     // A client that follows events by their numbers must never meet an old number again.
     journal::remember(tx.db, "next_event_id", tx.state.next_event)?;
-    journal::remember(tx.db, "next_attempt_id", tx.state.next_attempt)?;
-    journal::delete_workflow(tx.db, id)?;
+    journal::remember(tx.db, "next_attempt_id", tx.state.engine.next_attempt())?;
+    for (runner, pool) in tx.handle(commands::DeleteWorkflow(id))? {
+        tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
+    }
     Ok(())
 }
 
@@ -285,20 +266,17 @@ pub fn update_workflow(
         return Err(Refusal::not_found("workflow", id.0).into());
     }
     if let Some(enabled) = update.auto_recover {
-        tx.apply(id, |workflow, _, _| {
-            workflow.set_auto_recover(enabled);
-            Ok(())
-        })?;
+        tx.handle(On(id, commands::SetAutoRecover { enabled }))?;
     }
     Ok(())
 }
 
 /// One more attempt, with the four checks.
-pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Failed> {
-    let (id, index) = locate(tx, job)?;
-    tx.workflow(id)?.may_retry(index, run_id, max_retries)?;
-    super::outcomes::note_person(tx, id, job)?;
-    tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
+pub fn retry(tx: &mut Tx<'_>, row: JobId, run: i64, max: i64) -> Result<(), Failed> {
+    let (id, job) = locate(tx, row)?;
+    tx.workflow(id)?.may_retry(job, run, max)?;
+    super::outcomes::note_person(tx, id, row)?;
+    tx.handle(On(id, commands::RetryJob { job, run, max }))
 }
 
 /// One more attempt of each of these jobs, or of none: what cannot be retried is told of all of
@@ -325,13 +303,11 @@ pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
     }
     for (id, index, one) in wanted {
         super::outcomes::note_person(tx, id, one.job_id)?;
-        tx.apply(id, |workflow, _, now| {
-            // One that depends on another of them may have been opened again with it.
-            match workflow.may_retry(index, one.run_id, one.max_retries) {
-                Ok(()) => workflow.retry(index, one.run_id, one.max_retries, now),
-                Err(_) => Ok(()),
-            }
-        })?;
+        let (run, max) = (one.run_id, one.max_retries);
+        // One that depends on another of them may have been opened again with it.
+        if tx.workflow(id)?.may_retry(index, run, max).is_ok() {
+            tx.handle(On(id, commands::RetryJob { job: index, run, max }))?;
+        }
     }
     Ok(())
 }
@@ -355,17 +331,11 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
         set_status(tx, id, index, status, update.reason.as_deref())?;
     }
     if let Some(held) = update.held {
-        tx.apply(id, |workflow, _, _| {
-            workflow.hold(index, held);
-            Ok(())
-        })?;
+        tx.handle(On(id, commands::HoldJob { job: index, held }))?;
     }
     if let Some(priority) = update.priority {
         let (why, by) = (update.reason.as_deref(), update.by.as_deref());
-        tx.apply(id, |workflow, _, _| {
-            workflow.prioritize(index, priority, why, by);
-            Ok(())
-        })?;
+        tx.handle(On(id, commands::PrioritizeJob { job: index, priority, why, by }))?;
     }
     adjust_by_hand(tx, id, index, update)
 }
@@ -420,20 +390,17 @@ fn set_status(
             )? {
                 true => Ok(()),
                 // It does not wait for a verdict; the engine says so in its own words.
-                false => tx.apply(id, |w, _, now| w.classify(index, retry, now)),
+                false => tx.handle(On(id, commands::ClassifyJob { job: index, retry })),
             }
         }
-        JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
-        JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
+        JobStatus::Disabled => tx.handle(On(id, commands::DisableJob { job: index })),
+        JobStatus::Canceled => tx.handle(On(id, commands::CancelJob { job: index })),
         JobStatus::Uninitialized if tx.workflow(id)?.job(index).status() == JobStatus::Disabled => {
-            tx.apply(id, |w, _, now| w.enable(index, now))
+            tx.handle(On(id, commands::EnableJob { job: index }))
         }
         JobStatus::Uninitialized => {
             let chosen = tx.workflow(id)?.plan_reset(&Seeds::Named(vec![index]))?;
-            tx.apply(id, |w, _, now| {
-                w.reset(&chosen, now);
-                Ok(())
-            })
+            tx.handle(On(id, commands::Reset { chosen: &chosen }))
         }
         JobStatus::Blocked
         | JobStatus::Pending
@@ -467,13 +434,7 @@ fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
 
 /// Drops the engine's copy of a workflow whose rows were changed behind its back.
 pub fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
-    if let Some(workflow) = tx.state.workflows.remove(&id) {
-        workflow.discount_limits(&mut tx.state.limits);
-        // Those that it set itself come back with it, perhaps with other numbers.
-        let mut own = Limits::default();
-        workflow.add_map_limits(&mut own);
-        tx.state.limits.retain(|name, _| !own.contains_key(name));
-    }
+    tx.state.engine.unload(id);
 }
 
 /// A new failure handler.

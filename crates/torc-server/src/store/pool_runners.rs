@@ -7,9 +7,13 @@ use super::refusal::Refusal;
 use super::writer::{Failed, State, Tx};
 use tokio::sync::watch;
 use torc_engine::Claimed;
-use torc_model::api::{
-    Capacity, ErrorCode, PoolClaimRequest, PoolClaimResponse, RegisterPoolRunner, ShareView,
+use torc_engine::commands::{
+    BeginClaim, Begun, ClaimAnswer, FinishClaim, KeptFromWork, MAX_CLAIM, TakeJobs,
 };
+use torc_model::api::{
+    ClaimRequest, ErrorCode, PoolClaimRequest, PoolClaimResponse, RegisterPoolRunner, ShareView,
+};
+use torc_model::chance;
 use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::RunnerOrder;
 
@@ -66,7 +70,7 @@ fn read(tx: &Tx<'_>, id: PoolRunnerId) -> Result<Member, Failed> {
     let pool: Pool = row.user.map(Into::into);
     let mut member = Member::new(pool, row.host, row.capacity, row.label);
     member.ordered = row.ordered;
-    let own = tx.state.runners.iter().filter(|(_, runner)| runner.pool == Some(id));
+    let own = tx.state.engine.runners().iter().filter(|(_, runner)| runner.pool == Some(id));
     member.runners = own.map(|(runner, known)| (known.workflow, *runner)).collect();
     Ok(member)
 }
@@ -106,8 +110,8 @@ pub fn claim(
 }
 
 fn split(state: &mut State, now: i64) -> (&mut super::pools::Pools, Look<'_>) {
-    let State { pools, workflows, runners, reservations, .. } = state;
-    (pools, Look { workflows, runners, reservations, now })
+    let State { pools, engine, .. } = state;
+    (pools, Look::new(engine, now))
 }
 
 /// A pool runner leaves. Its runners have left, or go on without it.
@@ -197,17 +201,39 @@ pub fn check(tx: &mut Tx<'_>, id: PoolRunnerId) -> Result<(), Failed> {
     known(tx, id).map(drop)
 }
 
-/// Gives jobs to a runner of a pool, one at a time, for as long as it is its workflow's turn. None: others
-/// come first.
+/// A claim of a runner of a pool.
 pub fn claim_in_turn(
     tx: &mut Tx<'_>,
     pool: PoolRunnerId,
+    workflow: WorkflowId,
+    request: &ClaimRequest,
+    nonce: u64,
+) -> Result<ClaimAnswer, Failed> {
+    let pool_order = tx.state.pools.members.get(&pool).and_then(|member| member.ordered);
+    let Begun { actions, mut kept, known, may_take } =
+        tx.handle(BeginClaim { workflow, request, pool_order })?;
+    let mut attempts = known;
+    if may_take {
+        match take_in_turn(tx, pool, workflow, request, nonce)? {
+            Some(given) => attempts = given,
+            None => kept = Some(KeptFromWork::OthersFirst),
+        }
+    }
+    let so_far = ClaimAnswer { attempts, actions, kept, ..ClaimAnswer::default() };
+    tx.handle(FinishClaim { workflow, request, pool_order, so_far })
+}
+
+/// Gives jobs to a runner of a pool, one at a time, for as long as it is its workflow's turn. None: others
+/// come first.
+fn take_in_turn(
+    tx: &mut Tx<'_>,
+    pool: PoolRunnerId,
     id: WorkflowId,
-    runner: RunnerId,
-    limit: usize,
-    mut claim: impl FnMut(&mut Tx<'_>, &Capacity, u64) -> Result<Vec<Claimed>, Failed>,
+    request: &ClaimRequest,
+    nonce: u64,
 ) -> Result<Option<Vec<Claimed>>, Failed> {
-    let now = tx.uptime;
+    let (now, runner) = (tx.uptime, request.runner_id);
+    let limit = request.limit.clamp(0, MAX_CLAIM) as usize;
     let mut given = Vec::new();
     account(tx, pool, id, runner);
     tx.state.pools.keep_promise(pool, id, now);
@@ -220,7 +246,14 @@ pub fn claim_in_turn(
         }
         let capacity = pools.capacity_for(look.workflows, pool, id);
         let Some(capacity) = capacity else { return Ok(Some(given)) };
-        let more = claim(tx, &capacity, given.len() as u64)?;
+        let more = tx.handle(TakeJobs {
+            workflow: id,
+            request,
+            limit: 1,
+            prefetch: 0,
+            capacity: &capacity,
+            nonce: chance::nth(nonce, given.len() as u64),
+        })?;
         if more.is_empty() {
             if turn.is_some() && given.is_empty() {
                 tx.state.pools.pass_over(pool, id, now);
@@ -236,6 +269,6 @@ pub fn claim_in_turn(
 
 /// Takes down what a runner of a pool holds.
 fn account(tx: &mut Tx<'_>, pool: PoolRunnerId, id: WorkflowId, runner: RunnerId) {
-    let State { pools, workflows, .. } = &mut *tx.state;
-    pools.account(workflows, runner, pool, id, tx.uptime);
+    let State { pools, engine, .. } = &mut *tx.state;
+    pools.account(engine.workflows(), runner, pool, id, tx.uptime);
 }

@@ -6,7 +6,8 @@ use super::refusal::Refusal;
 use super::unneeded;
 use super::writer::{Failed, Tx};
 use std::collections::BTreeSet;
-use torc_engine::{Change, Class, JobIx, NewAction};
+use torc_engine::commands::{AddLateAction, AssignSchedulers, RetireSchedules};
+use torc_engine::{Class, JobIx, NewAction, On};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -31,7 +32,7 @@ pub fn regenerate(
             .hint("reset or reinitialize it first")
             .into());
     }
-    view.actions_claimed = tx.apply(id, |workflow, _, _| Ok(workflow.retire_schedules()))? as i64;
+    view.actions_claimed = tx.handle(On(id, RetireSchedules {}))? as i64;
     // Each group counts what was made for it before anything else: an allocation serves one of
     // them.
     let mut kept = BTreeSet::new();
@@ -47,7 +48,7 @@ pub fn regenerate(
         "schedulers": view.schedulers_created.len(), "allocations": view.allocations_created,
         "actions": view.actions_created,
     });
-    tx.write(id, vec![Change::Event { kind: EventKind::WorkflowRegenerated, job: None, data }])?;
+    tx.tell(id, EventKind::WorkflowRegenerated, None, data)?;
     Ok(view)
 }
 
@@ -88,7 +89,7 @@ fn one_group<'a>(
         }
     }
     let (scheduler_id, name, reused) = scheduler_for(tx, id, &group.scheduler, &current)?;
-    assign(tx, id, &jobs, scheduler_id)?;
+    tx.handle(On(id, AssignSchedulers { jobs: &jobs, scheduler: scheduler_id }))?;
     let done = RegeneratedScheduler {
         id: scheduler_id,
         name: name.clone(),
@@ -193,17 +194,6 @@ fn keep(
     Ok(found)
 }
 
-fn assign(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobId], scheduler: i64) -> Result<(), Failed> {
-    tx.apply(id, |workflow, _, _| {
-        for job in jobs {
-            if let Some(index) = workflow.find(*job) {
-                workflow.assign_scheduler(index, scheduler);
-            }
-        }
-        Ok(())
-    })
-}
-
 fn add_recovery_action(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -230,17 +220,16 @@ fn add_recovery_action(
         is_recovery: true,
     };
     let row = journal::insert_action(tx.db, id, &row)?;
-    tx.apply(id, |workflow, _, _| {
-        workflow.add_late_action(NewAction {
-            id: row,
-            trigger: Trigger::OnJobsReady,
-            jobs: jobs.iter().filter_map(|j| workflow.find(*j)).collect(),
-            persistent: false,
-            is_recovery: true,
-            schedules_nodes: true,
-            state: ActionState::Waiting,
-            by: None,
-        });
-        Ok(())
-    })
+    let workflow = tx.workflow(id)?;
+    let action = NewAction {
+        id: row,
+        trigger: Trigger::OnJobsReady,
+        jobs: jobs.iter().filter_map(|j| workflow.find(*j)).collect(),
+        persistent: false,
+        is_recovery: true,
+        schedules_nodes: true,
+        state: ActionState::Waiting,
+        by: None,
+    };
+    tx.handle(On(id, AddLateAction { action }))
 }

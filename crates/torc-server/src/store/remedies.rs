@@ -11,7 +11,8 @@ use super::writer::{Failed, Tx};
 use rusqlite::Connection;
 use serde_json::json;
 use std::collections::BTreeSet;
-use torc_engine::{Because, Change as Row};
+use torc_engine::commands::{AdjustJob, Resume, RunAgain};
+use torc_engine::{Because, JobIx, On};
 use torc_model::api::{Capacity, ErrorCode};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -245,18 +246,16 @@ fn would_reopen(
     jobs: &[RecoverJob],
 ) -> Result<Vec<JobId>, Failed> {
     let before = canceled(tx, id)?;
-    let now = tx.now;
-    let mut copy = tx.workflow(id)?.clone();
-    for job in jobs.iter().filter(|job| job.action.is_retry()) {
-        if let Some(index) = copy.find(job.job_id) {
-            copy.again(index, Origin::Recovered, now);
-        }
-    }
-    Ok(copy
-        .jobs()
-        .filter(|j| before.contains(&j.id()) && j.status() != JobStatus::Canceled)
-        .map(|j| j.id())
-        .collect())
+    let workflow = tx.workflow(id)?;
+    let again = jobs.iter().filter(|job| job.action.is_retry());
+    let again: Vec<JobIx> = again.filter_map(|job| workflow.find(job.job_id)).collect();
+    let mut copy = tx.state.engine.rehearsal(id);
+    let run_again = RunAgain { jobs: &again, origin: Origin::Recovered };
+    copy.handle(On(id, run_again), tx.clocks()).reply?;
+    let reopened =
+        |job: &&torc_engine::Job| before.contains(&job.id()) && job.status() != JobStatus::Canceled;
+    let jobs = copy.workflow(id).into_iter().flat_map(|workflow| workflow.jobs());
+    Ok(jobs.filter(reopened).map(|job| job.id()).collect())
 }
 
 fn apply(
@@ -271,10 +270,7 @@ fn apply(
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    tx.apply(id, |workflow, _, _| {
-        workflow.resume();
-        Ok(())
-    })?;
+    tx.handle(On(id, Resume {}))?;
     for job in &chosen {
         let because = Because { attempt: job.attempt_id, why: &job.reason, by };
         adjust(tx, id, job.job_id, &job.changes, because)?;
@@ -282,10 +278,7 @@ fn apply(
             .workflow(id)?
             .find(job.job_id)
             .ok_or_else(|| Refusal::not_found("job", job.job_id.0))?;
-        tx.apply(id, |workflow, _, now| {
-            workflow.again(index, Origin::Recovered, now);
-            Ok(())
-        })?;
+        tx.handle(On(id, RunAgain { jobs: &[index], origin: Origin::Recovered }))?;
         if let (Ok(at), Some(tried)) =
             (failures.binary_search_by_key(&job.job_id, |f| f.job), Tried::of(job.action))
         {
@@ -303,7 +296,7 @@ fn apply(
     }
     let reopened: Vec<JobId> = before.difference(&canceled(tx, id)?).copied().collect();
     let data = json!({"by": by, "jobs": chosen.len(), "reopened": reopened.len(), "left": jobs.len() - chosen.len()});
-    tx.write(id, vec![Row::Event { kind: EventKind::WorkflowRecovered, job: None, data }])?;
+    tx.tell(id, EventKind::WorkflowRecovered, None, data)?;
     Ok(reopened)
 }
 
@@ -315,11 +308,6 @@ pub fn adjust(
     changes: &[Change],
     because: Because<'_>,
 ) -> Result<(), Failed> {
-    let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
-    tx.apply(id, |workflow, _, _| {
-        for change in changes {
-            workflow.adjust_because(index, change, because);
-        }
-        Ok(())
-    })
+    let job = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+    tx.handle(On(id, AdjustJob { job, changes, because }))
 }

@@ -1,14 +1,14 @@
 //! Reservations pause claims in their scope; named limits bound how many jobs use something at
 //! once.
 
-use super::journal;
 use super::read::page;
 use super::refusal::Refusal;
-use super::writer::{Failed, State, Tx};
+use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, ToSql};
-use torc_engine::{
-    LimitChange, LimitUse, Refused, Reservation, ReservationChange, Reservations, Scope,
+use torc_engine::commands::{
+    self, ExpireReservations, KeptFromWork, RemoveLimit, RenewReservation, Reserve, SetLimit,
 };
+use torc_engine::{LimitUse, Reservation, Reservations, Scope};
 use torc_model::api::{
     CreateReservation, ErrorCode, LimitView, ReleaseReservation, ReservationToken, ReservationView,
 };
@@ -48,12 +48,7 @@ pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
 
 /// Why claims of this workflow are paused.
 pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Option<String> {
-    let active = reservations.pausing(id, uptime)?;
-    let left = (active.until - uptime).max(0) / 1000;
-    Some(format!(
-        "new jobs are paused by reservation {} ({}), at most {left} s more",
-        active.id, active.reserved_by
-    ))
+    KeptFromWork::reserved(reservations, id, uptime).map(|kept| kept.text())
 }
 
 fn check_scope(tx: &mut Tx<'_>, text: &str) -> Result<Scope, Failed> {
@@ -63,7 +58,7 @@ fn check_scope(tx: &mut Tx<'_>, text: &str) -> Result<Scope, Failed> {
     match &scope {
         Scope::All => {}
         Scope::Workflow(id) => _ = tx.workflow(*id)?,
-        Scope::Limit(name) if tx.state.limits.contains_key(name) => {}
+        Scope::Limit(name) if tx.state.engine.limits().contains_key(name) => {}
         Scope::Limit(name) => return Err(no_limit(tx, name).into()),
     }
     Ok(scope)
@@ -71,7 +66,7 @@ fn check_scope(tx: &mut Tx<'_>, text: &str) -> Result<Scope, Failed> {
 
 /// There is no limit of this name, but perhaps one that was meant.
 fn no_limit(tx: &Tx<'_>, name: &str) -> Refusal {
-    let known: Vec<&str> = tx.state.limits.keys().map(String::as_str).collect();
+    let known: Vec<&str> = tx.state.engine.limits().keys().map(String::as_str).collect();
     let listed: Vec<String> =
         known.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
     let message = match (known.len(), known.len().saturating_sub(MAX_NAMED)) {
@@ -105,41 +100,17 @@ pub fn create(
 ) -> Result<ReservationView, Failed> {
     let scope = check_scope(tx, &request.scope)?;
     super::names::check_line("reserved_by", &request.reserved_by)?;
-    let (ttl, clocks) = (ttl_ms(request.ttl_seconds)?, tx.clocks());
-    let holder = (request.reserved_by.as_str(), crate::secret::hash_text(token));
-    apply(tx, |all| all.begin(scope.clone(), holder, ttl, clocks))?;
-    let mut view = get_by(tx, "scope = ?1 AND status = 'ACTIVE'", &scope.to_string())?
+    let named = scope.to_string();
+    tx.handle(Reserve {
+        scope,
+        by: &request.reserved_by,
+        token_hash: crate::secret::hash_text(token),
+        ttl_ms: ttl_ms(request.ttl_seconds)?,
+    })?;
+    let mut view = get_by(tx, "scope = ?1 AND status = 'ACTIVE'", &named)?
         .ok_or_else(|| Refusal::internal("the reservation was not written"))?;
     view.token = Some(token.to_owned());
     Ok(view)
-}
-
-/// Changes reservations in memory and in their rows, or in neither.
-fn apply(
-    tx: &mut Tx<'_>,
-    change: impl FnOnce(&mut Reservations) -> Result<Vec<ReservationChange>, Refused>,
-) -> Result<(), Failed> {
-    let before = tx.state.reservations.clone();
-    let changes = change(&mut tx.state.reservations)?;
-    let written = write(tx, changes);
-    if written.is_err() {
-        tx.state.reservations = before;
-    }
-    written
-}
-
-/// Writes what happened to reservations; claims that waited for their end look again.
-fn write(tx: &mut Tx<'_>, changes: Vec<ReservationChange>) -> Result<(), Failed> {
-    let mut has_ended = false;
-    for change in changes {
-        has_ended |= matches!(change, ReservationChange::Ended { .. });
-        journal::reservation(tx.db, change)?;
-    }
-    tx.state.reservations.pause_limits(&mut tx.state.limits);
-    if has_ended {
-        tx.wake_all();
-    }
-    Ok(())
 }
 
 /// A reservation with what still runs in its scope.
@@ -180,9 +151,11 @@ fn view(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReservationView> {
 fn running_in(tx: &Tx<'_>, scope: &str) -> i64 {
     let held = |w: &torc_engine::Workflow| i64::from(w.held_count());
     match Scope::parse(scope) {
-        Some(Scope::Workflow(id)) => tx.state.workflows.get(&id).map_or(0, held),
-        Some(Scope::Limit(name)) => tx.state.limits.get(&name).map_or(0, |limit| limit.used),
-        Some(Scope::All) | None => tx.state.workflows.values().map(held).sum(),
+        Some(Scope::Workflow(id)) => tx.state.engine.workflow(id).map_or(0, held),
+        Some(Scope::Limit(name)) => {
+            tx.state.engine.limits().get(&name).map_or(0, |limit| limit.used)
+        }
+        Some(Scope::All) | None => tx.state.engine.workflows().values().map(held).sum(),
     }
 }
 
@@ -194,12 +167,9 @@ pub fn release(
     request: &ReleaseReservation,
 ) -> Result<ReservationView, Failed> {
     let known = get(tx, id)?;
-    let (hash, clocks) = (request.token.as_deref().map(crate::secret::hash_text), tx.clocks());
-    apply(tx, |all| {
-        let released =
-            all.release(id, hash.as_deref(), clocks).map_err(|refused| ended_as(refused, &known));
-        released.map(|change| vec![change])
-    })?;
+    let hash = request.token.as_deref().map(crate::secret::hash_text);
+    let release = commands::ReleaseReservation { id, token_hash: hash.as_deref() };
+    tx.handle(release).map_err(|failed| ended_as(failed, &known))?;
     get(tx, id)
 }
 
@@ -210,38 +180,36 @@ pub fn renew(
     token: &ReservationToken,
 ) -> Result<ReservationView, Failed> {
     let known = get(tx, id)?;
-    let (hash, clocks) = (crate::secret::hash_text(&token.token), tx.clocks());
-    let ttl = ttl_ms(token.ttl_seconds)?;
-    apply(tx, |all| {
-        let renewed =
-            all.renew(id, &hash, ttl, clocks).map_err(|refused| ended_as(refused, &known));
-        renewed.map(|change| vec![change])
-    })?;
+    let hash = crate::secret::hash_text(&token.token);
+    let ttl_ms = ttl_ms(token.ttl_seconds)?;
+    tx.handle(RenewReservation { id, token_hash: &hash, ttl_ms })
+        .map_err(|failed| ended_as(failed, &known))?;
     get(tx, id)
 }
 
 /// Says also how a reservation ended.
-fn ended_as(mut refused: Refused, known: &ReservationView) -> Refused {
-    if refused.code == ErrorCode::ReservationEnded {
+fn ended_as(mut failed: Failed, known: &ReservationView) -> Failed {
+    if let Failed::Refused(refusal) = &mut failed
+        && refusal.code == ErrorCode::ReservationEnded
+    {
         let how = match known.status {
             ReservationStatus::Active => ReservationStatus::Expired,
             ended => ended,
         };
-        refused.message = format!("{} ({how})", refused.message);
+        refusal.message = format!("{} ({how})", refusal.message);
     }
-    refused
+    failed
 }
 
 /// Reservations to expire: those whose time has come, or all.
 pub fn due(tx: &mut Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
-    let due = tx.state.reservations.due(tx.uptime, all);
+    let due = tx.state.engine.reservations().due(tx.uptime, all);
     due.into_iter().map(|(id, _)| get(tx, id)).collect()
 }
 
 /// Ends those whose time has come, or all.
 pub fn expire(tx: &mut Tx<'_>, all: bool) -> Result<(), Failed> {
-    let clocks = tx.clocks();
-    apply(tx, |reservations| Ok(reservations.expire(clocks, all)))
+    tx.handle(ExpireReservations { all })
 }
 
 // ------------------------------------------------------------------------------------------- named
@@ -253,27 +221,17 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
         return Err(Refusal::invalid("max", "must not be negative").into());
     }
     super::names::check_name("name", name)?;
-    let State { limits, reservations, workflows, .. } = &mut *tx.state;
-    let change = torc_engine::set_limit(limits, reservations, workflows.values(), name, max);
-    write_limit(tx, change)?;
-    let used = tx.state.limits.get(name).map_or(0, |limit| limit.used);
+    tx.handle(SetLimit { name, max })?;
+    let used = tx.state.engine.limits().get(name).map_or(0, |limit| limit.used);
     Ok(LimitView { name: name.to_owned(), max, used })
 }
 
 /// Removes a limit.
 pub fn delete_limit(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
-    let State { limits, workflows, .. } = &mut *tx.state;
-    match torc_engine::remove_limit(limits, workflows.values(), name) {
-        Some(change) => write_limit(tx, change),
-        None => Err(no_limit(tx, name).into()),
+    match tx.handle(RemoveLimit { name })? {
+        true => Ok(()),
+        false => Err(no_limit(tx, name).into()),
     }
-}
-
-/// Writes what became of a limit; claims that it kept waiting look again.
-fn write_limit(tx: &mut Tx<'_>, change: LimitChange) -> Result<(), Failed> {
-    journal::write_limit(tx.db, change, tx.now)?;
-    tx.wake_all();
-    Ok(())
 }
 
 /// All limits and their use.
@@ -283,5 +241,5 @@ pub fn limits(tx: &Tx<'_>) -> Vec<LimitView> {
         max: limit.max,
         used: limit.used,
     };
-    tx.state.limits.iter().map(view).collect()
+    tx.state.engine.limits().iter().map(view).collect()
 }

@@ -15,7 +15,8 @@ use super::people::{refuse_archived, refuse_other_run, reload};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use std::collections::{HashMap, HashSet};
-use torc_engine::{ChangedJob, JobIx, NewAction, Revision};
+use torc_engine::commands::ApplyRevision;
+use torc_engine::{ChangedJob, JobIx, NewAction, On, Revision};
 use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedChange};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Plan, Settings};
@@ -108,9 +109,8 @@ fn carry_out(
     difference: &Difference,
     how: &ApplyOptions,
 ) -> Result<i64, Failed> {
-    let run_before = tx.workflow(id)?.run;
     let mut revision = Revision { running: how.running, ..Revision::default() };
-    let mut late = ActionChanges::default();
+    let (mut late, mut settings) = (ActionChanges::default(), None);
     match plan {
         Some(plan) => {
             let said = Said::new(&head.spec);
@@ -121,7 +121,7 @@ fn carry_out(
             let taken = Taken { plan, named: &named, rows: &rows, own: &own };
             taken.write_jobs(tx, id, difference, &mut revision)?;
             late = taken.write_actions(tx, id)?;
-            taken.write_workflow(tx, id, &said, how)?;
+            settings = Some(taken.write_workflow(tx, id, &said, how)?);
             record_files(tx, difference, Some(&named))?;
         }
         None => {
@@ -129,23 +129,14 @@ fn carry_out(
             record_files(tx, difference, None)?;
         }
     }
-    tx.apply(id, |workflow, limits, now| {
-        workflow.remove_actions(&late.gone);
-        workflow.revise(revision, now)?;
-        late.new.into_iter().for_each(|action| workflow.add_late_action(action));
-        if workflow.run > run_before {
-            workflow.trigger_start();
-        }
-        workflow.set_map_limits(limits);
-        Ok(())
-    })?;
-    if tx.workflow(id)?.run > run_before {
+    let ActionChanges { gone, new } = late;
+    if tx.handle(On(id, ApplyRevision { revision, settings, gone, new }))? {
         journal::clear_ephemeral(tx.db, id)?;
     }
     record_data(tx, id)?;
     for (name, max) in plan.iter().flat_map(|plan| &plan.limits) {
         // What an operator set on the server holds for all its workflows.
-        if !tx.state.limits.contains_key(name) {
+        if !tx.state.engine.limits().contains_key(name) {
             super::reservations::set_limit(tx, name, *max)?;
         }
     }
@@ -473,13 +464,14 @@ impl Taken<'_> {
         Ok(actions)
     }
 
+    /// Writes its row; answers with the settings.
     fn write_workflow(
         &self,
-        tx: &mut Tx<'_>,
+        tx: &Tx<'_>,
         id: WorkflowId,
         said: &Said,
         how: &ApplyOptions,
-    ) -> Result<(), Failed> {
+    ) -> Result<Settings, Failed> {
         let plan = self.plan;
         let default = plan.settings.default_failure_handler;
         let settings = Settings {
@@ -497,8 +489,7 @@ impl Taken<'_> {
             spec_path: how.spec_path.as_deref(),
         };
         journal::revise_workflow(tx.db, id, &plan.spec, &new)?;
-        tx.workflow(id)?.settings = settings;
-        Ok(())
+        Ok(settings)
     }
 }
 

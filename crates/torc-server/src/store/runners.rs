@@ -1,36 +1,32 @@
 //! What runners ask: register, claim, report, heartbeat, goodbye.
 
-use super::journal::{self, RunnerRow, signed};
+use super::journal::{self, RunnerRow, attempts, signed};
 use super::load::parse;
 use super::read::page;
 use super::refusal::Refusal;
-use super::writer::{Failed, State, Tx};
+use super::writer::{Failed, Tx};
 use crate::boot::identity;
 use rusqlite::OptionalExtension;
 use std::collections::{HashMap, HashSet};
 use tokio::sync::watch;
-use torc_engine::{
-    Change, Claim, Claimed, End, KnownEnd, KnownRunner, LEASE_MS, Lost, RunnerEvent,
+use torc_engine::commands::{
+    self, Beat, ClaimAnswer, EndFacts, EndRunner, Hear, Leave, NoteLateEnd, OrderRunner, ReportEnd,
+    ReportStart, Reported,
 };
+use torc_engine::{Burnt, Claimed, KnownEnd, KnownRunner, LEASE_MS, On};
 use torc_model::api::{
-    ActionPacket, ActionReport, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
-    CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
-    HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered, StartReport,
+    ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
+    CompletionReport, ErrorCode, FileRef, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
+    RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered, StartReport,
 };
-use torc_model::event::EventKind;
-use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
-use torc_model::status::{
-    AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome, RunnerOrder, Trigger,
-};
+use torc_model::status::{AttemptState, EndedBy, JobStatus, Origin, Outcome, RunnerOrder, Trigger};
 use torc_model::token::Key;
 use torc_model::words;
 
 /// A runner is shown as out of contact after this long without a word.
 pub const LEASE_SECONDS: i64 = LEASE_MS / 1000;
-
-/// Most attempts that one claim may take, so that one request cannot make a commit endless.
-const MAX_CLAIM: i64 = 1000;
 
 /// A runner introduces itself.
 pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegistered, Failed> {
@@ -63,7 +59,7 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
             }
             // One in an allocation has waited for its nodes, and its workflow was judged when it was
             // initialized.
-            let is_first = tx.state.runners.of(id).next().is_none();
+            let is_first = tx.state.engine.runners().of(id).next().is_none();
             if is_first && request.scheduler.is_none() && !request.force {
                 super::shared_outputs::refuse_stored(tx, id)?;
             }
@@ -144,14 +140,10 @@ fn insert_runner(
             request.capacity.clone(),
         )
     };
-    let (changes, was_alone) = tx.state.runners.come(id, runner);
     if let Some(pool) = request.pool_runner_id {
         super::pool_runners::runner_came(tx, pool, request.workflow_id, id)?;
     }
-    if was_alone {
-        tx.woken.insert(request.workflow_id);
-    }
-    tx.write(request.workflow_id, changes)?;
+    tx.handle(commands::RegisterRunner { id, runner })?;
     Ok(id)
 }
 
@@ -189,11 +181,16 @@ fn heard(
     id: RunnerId,
     workflow: Option<WorkflowId>,
 ) -> Result<WorkflowId, Failed> {
-    let runner = tx.state.runners.hear(id, workflow, tx.uptime)?;
-    if let Some(pool) = runner.pool {
+    let workflow = tx.handle(Hear { runner: id, workflow })?;
+    if let Some(pool) = pool_of(tx, id) {
         tx.state.pools.stir(pool);
     }
-    Ok(runner.workflow)
+    Ok(workflow)
+}
+
+/// The pool runner that started a runner.
+fn pool_of(tx: &Tx<'_>, runner: RunnerId) -> Option<PoolRunnerId> {
+    tx.state.engine.runners().get(&runner)?.pool
 }
 
 /// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
@@ -204,53 +201,30 @@ pub fn claim(
     nonce: u64,
 ) -> Result<ClaimResponse, Failed> {
     heard(tx, request.runner_id, Some(id))?;
-    if request.wait_seconds <= 0.0
-        && let Some(runner) = tx.state.runners.get_mut(&request.runner_id)
-    {
-        runner.asks(request.limit, request.completed.iter().map(|end| end.cause));
-    }
     let (started, completed) = reports(tx, id, request)?;
-    let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
-    response.actions = claim_actions(tx, id, request.runner_id, &request.key)?;
-    let quarantined = super::bad_nodes::quarantined(tx, id, request.runner_id)?;
-    let ordered = ordered(tx, request.runner_id);
-    let mut paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime)
-        .or(quarantined)
-        .or_else(|| ordered.map(kept_from_work));
-    let known = tx.workflow(id)?.claimed_with(request.runner_id, &request.key);
-    let claimed = match known.is_empty() {
-        false => known,
-        true if request.limit > 0 && paused.is_none() => {
-            let claimed = claim_jobs(tx, id, request, nonce)?;
-            if claimed.is_none() {
-                paused = Some(OTHERS_FIRST.to_owned());
-            }
-            claimed.unwrap_or_default()
-        }
-        true => Vec::new(),
+    let answer = match pool_of(tx, request.runner_id) {
+        None => tx.handle(commands::Claim { workflow: id, request, nonce })?,
+        Some(pool) => super::pool_runners::claim_in_turn(tx, pool, id, request, nonce)?,
     };
-    response.attempts =
-        claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
-    response.cancel = new_orders(tx, id, request.runner_id)?;
-    tx.workflow(id)?;
-    let state = &*tx.state;
-    let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
-    response.workflow_complete = workflow.is_complete();
-    let nothing_to_come = workflow.held_count() == 0
-        && workflow.next_due().is_none()
-        && (!workflow.has_ready()
-            || state.runners.no_runner_takes(workflow, request.runner_id, &request.capacity));
-    // While it holds something it has something to tell, and hears of this then.
-    response.leave = ordered == Some(RunnerOrder::Remove)
-        && response.attempts.is_empty()
-        && workflow.held_by(request.runner_id).next().is_none();
-    response.is_alone = state.runners.is_alone(id, request.runner_id);
-    response.idle = paused.is_none()
-        && nothing_to_come
-        && !response.workflow_complete
-        && response.attempts.is_empty();
+    let ClaimAnswer { attempts, actions, cancel, kept, is_complete, idle, leave, is_alone } =
+        answer;
+    let mut response = ClaimResponse {
+        started,
+        completed,
+        actions: action_packets(tx, &actions)?,
+        attempts: attempts.iter().map(|c| packet(tx, id, c)).collect::<Result<_, _>>()?,
+        cancel,
+        workflow_complete: is_complete,
+        idle,
+        leave,
+        is_alone,
+        ..ClaimResponse::default()
+    };
     if response.attempts.is_empty() && request.limit > 0 {
-        let why = paused.unwrap_or_else(|| reason(workflow, &response));
+        let why = match kept {
+            Some(kept) => kept.text(),
+            None => reason(tx.workflow(id)?, &response),
+        };
         response.reason = Some(words::message(why));
     }
     Ok(response)
@@ -258,49 +232,31 @@ pub fn claim(
 
 /// A runner of a pool is woken by itself for work: its pool runner is shared with others.
 pub fn own_wakes(tx: &mut Tx<'_>, id: RunnerId) -> Option<watch::Receiver<u64>> {
-    tx.state.runners.get(&id)?.pool?;
+    pool_of(tx, id)?;
     Some(tx.state.pools.runner_wakes(id))
 }
 
-/// Why a runner of a pool gets nothing although there is work.
-const OTHERS_FIRST: &str = "others come first on the pool runner that this runner belongs to";
-
-/// What a person asked of a runner, or of the pool runner that started it.
-fn ordered(tx: &Tx<'_>, runner: RunnerId) -> Option<RunnerOrder> {
-    let runner = tx.state.runners.get(&runner)?;
-    let member = runner.pool.and_then(|pool| tx.state.pools.members.get(&pool));
-    runner.ordered.max(member.and_then(|member| member.ordered))
-}
-
-fn kept_from_work(ordered: RunnerOrder) -> String {
-    match ordered {
-        RunnerOrder::Drain => "this runner is drained: `torc runners resume` gives it work again",
-        RunnerOrder::Remove => "this runner is removed: it leaves when it holds no job",
-    }
-    .to_owned()
-}
-
 /// Takes down what a person asks of a runner; None: that it works again.
-pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Result<(), Failed> {
-    let Some(runner) = tx.state.runners.get(&id) else {
+pub fn order(
+    tx: &mut Tx<'_>,
+    runner: RunnerId,
+    ordered: Option<RunnerOrder>,
+) -> Result<(), Failed> {
+    if !tx.state.engine.runners().contains_key(&runner) {
         let there: Option<i64> = tx
             .db
             .prepare_cached("SELECT id FROM compute_node WHERE id = ?1")?
-            .query_row([id.0], |row| row.get(0))
+            .query_row([runner.0], |row| row.get(0))
             .optional()?;
         return Err(match there {
             Some(_) => {
-                let message = format!("compute node {id} has left");
+                let message = format!("compute node {runner} has left");
                 Refusal::conflict(ErrorCode::RunnerEnded, message).into()
             }
-            None => Refusal::not_found("compute node", id.0).into(),
+            None => Refusal::not_found("compute node", runner.0).into(),
         });
-    };
-    let workflow = runner.workflow;
-    let changes = tx.state.runners.step(id, RunnerEvent::Ordered(ordered));
-    tx.write(workflow, changes)?;
-    tx.wake_all();
-    Ok(())
+    }
+    tx.handle(OrderRunner { runner, ordered })
 }
 
 /// Starts and ends, in this order. Of an attempt that did both since the last request only the end
@@ -315,11 +271,12 @@ fn reports(
     let mut starts = HashMap::new();
     let mut started = Vec::with_capacity(request.started.len());
     for report in &request.started {
-        started.push(if ended.contains(&report.attempt.id) {
-            start_quietly(tx, id, runner, report, &mut starts)?
-        } else {
-            start_one(tx, id, runner, report)?
-        });
+        let is_followed = ended.contains(&report.attempt.id);
+        let result = start_one(tx, id, runner, report, is_followed)?;
+        if is_followed && result.result == ReportVerdict::Accepted {
+            starts.insert(report.attempt.id, report.pid);
+        }
+        started.push(result);
     }
     let mut completed = Vec::with_capacity(request.completed.len());
     for report in &request.completed {
@@ -341,82 +298,6 @@ fn reason(workflow: &torc_engine::Workflow, response: &ClaimResponse) -> String 
     } else {
         "nothing is ready yet".into()
     }
-}
-
-/// None: others come first in its pool.
-fn claim_jobs(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    request: &ClaimRequest,
-    nonce: u64,
-) -> Result<Option<Vec<Claimed>>, Failed> {
-    let runner = tx.state.runners.get(&request.runner_id).cloned();
-    let Some(runner) = runner.filter(|runner| !runner.leaving) else {
-        return Ok(Some(Vec::new()));
-    };
-    if let Some(known) = tx.state.runners.get_mut(&request.runner_id) {
-        known.capacity = request.capacity.clone();
-    }
-    let limit = request.limit.clamp(0, MAX_CLAIM) as usize;
-    let Some(pool) = runner.pool else {
-        let whole = ClaimSize {
-            limit,
-            prefetch: request.prefetch.clamp(0, MAX_CLAIM) as usize,
-            capacity: &request.capacity,
-        };
-        return claim_size(tx, id, request, &runner, &whole, nonce).map(Some);
-    };
-    super::pool_runners::claim_in_turn(
-        tx,
-        pool,
-        id,
-        request.runner_id,
-        limit,
-        |tx, capacity, nth| {
-            let one = ClaimSize { limit: 1, prefetch: 0, capacity };
-            claim_size(tx, id, request, &runner, &one, torc_model::chance::nth(nonce, nth))
-        },
-    )
-}
-
-/// How much a claim may take.
-struct ClaimSize<'a> {
-    limit: usize,
-    prefetch: usize,
-    capacity: &'a Capacity,
-}
-
-fn claim_size(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    request: &ClaimRequest,
-    runner: &KnownRunner,
-    size: &ClaimSize<'_>,
-    nonce: u64,
-) -> Result<Vec<Claimed>, Failed> {
-    let claim_now = tx.now;
-    let neighbours = tx.state.runners.neighbours(id, &runner.host, tx.uptime);
-    tx.apply(id, |workflow, limits, _| {
-        if workflow.canceled {
-            return Ok(Vec::new());
-        }
-        let claim = Claim {
-            runner: request.runner_id,
-            key: &request.key,
-            limit: size.limit,
-            prefetch: size.prefetch,
-            capacity: size.capacity,
-            time_left: request
-                .time_left_seconds
-                .or_else(|| runner.stop_by.map(|t| (t - claim_now) / 1000)),
-            scheduler: runner.scheduler,
-            strict_scheduler: request.strict_scheduler_match,
-            label: runner.label.as_deref(),
-            now: claim_now,
-            nonce,
-        };
-        Ok(workflow.claim_beside(&claim, &neighbours, limits))
-    })
 }
 
 /// Everything an attempt needs: what the engine knows of it, and the texts from its job's row. One
@@ -489,32 +370,6 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
     Ok(packet)
 }
 
-/// The actions that the answer to a claim brings.
-fn claim_actions(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    runner: RunnerId,
-    key: &str,
-) -> Result<Vec<ActionPacket>, Failed> {
-    if tx.workflow(id)?.has_no_actions() {
-        return Ok(Vec::new());
-    }
-    let uptime = tx.uptime;
-    let State { runners, workflows, .. } = &mut *tx.state;
-    let (Some(known), Some(workflow)) = (runners.get_mut(&runner), workflows.get(&id)) else {
-        return Ok(Vec::new());
-    };
-    let mut given = known.begin_actions(runner, workflow, key, uptime);
-    tx.apply(id, |workflow, _, _| {
-        workflow.give_actions(runner, &mut given);
-        Ok(())
-    })?;
-    if let Some(known) = tx.state.runners.get_mut(&runner) {
-        known.gave_actions(key, &given.ids, uptime);
-    }
-    action_packets(tx, &given.ids)
-}
-
 fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Failed> {
     let mut statement =
         tx.db.prepare_cached("SELECT trigger_type, what FROM workflow_action WHERE id = ?1")?;
@@ -530,135 +385,61 @@ fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Fa
     Ok(packets)
 }
 
-/// Orders to stop that the runner has not heard yet.
-fn new_orders(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId) -> Result<Vec<AttemptId>, Failed> {
-    let orders = tx.workflow(id)?.orders_for(runner);
-    let known = tx.state.runners.get_mut(&runner);
-    Ok(match known {
-        Some(known) => known.untold(orders),
-        None => orders,
-    })
-}
-
-/// One start.
+/// One start. `is_followed`: its end comes in the same request.
 pub fn start_one(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     runner: RunnerId,
     report: &StartReport,
+    is_followed: bool,
 ) -> Result<ReportResult, Failed> {
-    let attempt = report.attempt.id;
-    let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
+    let Some(status) = tx.handle(On(id, ReportStart { runner, report, is_followed }))? else {
         return known_end(tx, &report.attempt, runner);
     };
-    let status = tx.apply(id, |workflow, _, _| {
-        workflow.started(index, report.pid, report.at_ms);
-        Ok(workflow.job(index).status())
-    })?;
     Ok(ReportResult {
-        id: attempt,
+        id: report.attempt.id,
         result: ReportVerdict::Accepted,
         outcome: None,
         job_status: Some(status),
     })
 }
 
-/// A start whose end follows in the same request: people hear of it, but its rows are left to the
-/// end. Should the end not be accepted, they are written after all.
-fn start_quietly(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    runner: RunnerId,
-    report: &StartReport,
-    starts: &mut HashMap<AttemptId, (i64, Vec<Change>)>,
-) -> Result<ReportResult, Failed> {
-    let attempt = report.attempt.id;
-    let workflow = tx.workflow(id)?;
-    let Some(index) = workflow.may_report(attempt, runner, &report.attempt.token) else {
-        return known_end(tx, &report.attempt, runner);
-    };
-    workflow.started(index, report.pid, report.at_ms);
-    let status = workflow.job(index).status();
-    let (told, rows) = workflow
-        .take_changes()
-        .into_iter()
-        .partition(|change| matches!(change, Change::Event { .. }));
-    tx.write(id, told)?;
-    starts.insert(attempt, (report.pid, rows));
-    Ok(ReportResult {
-        id: attempt,
-        result: ReportVerdict::Accepted,
-        outcome: None,
-        job_status: Some(status),
-    })
-}
-
-/// One end, with everything that follows from it.
-pub fn complete_one(
+/// One end, with everything that follows from it. `started` is the process of a start that came in the
+/// same request.
+pub fn end_one(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     runner: RunnerId,
     report: &CompletionReport,
+    started: Option<i64>,
 ) -> Result<ReportResult, Failed> {
-    end_one(tx, id, runner, report, None)
-}
-
-fn end_one(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    runner: RunnerId,
-    report: &CompletionReport,
-    start: Option<(i64, Vec<Change>)>,
-) -> Result<ReportResult, Failed> {
-    let attempt = report.attempt.id;
-    let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
-        if let Some((_, rows)) = start {
-            tx.write(id, rows)?;
+    let attempt = &report.attempt;
+    let (mut facts, mut plan) = (EndFacts::default(), None);
+    if let Some(index) = tx.workflow(id)?.may_report(attempt.id, runner, &attempt.token) {
+        facts.found = super::map::found_items(tx, id, index, report)?;
+        if report.steps.is_some() {
+            facts.steps_written = attempts::step_events(tx.db, attempt.id)?;
         }
+        if report.cause.is_some() {
+            (facts.judged, plan) = super::auto::judge(tx, id, report)?;
+        }
+    }
+    let end = ReportEnd { workflow: id, runner, report, started, facts };
+    let Some(Reported { ended, burnt }) = tx.handle(end)? else {
         return late_end(tx, id, runner, report);
     };
-    let mut end = End { pid: start.map(|(pid, _)| pid), ..end_of(report, tx.now) };
-    super::map::before_end(tx, id, index, &mut end)?;
-    let steps = end.steps.clone();
-    let plan = match end.ending.cause {
-        Some(_) => super::auto::judge(tx, id, attempt, &mut end)?,
-        None => None,
-    };
-    let workflow = tx.workflow(id)?;
-    let (job, cause) = (workflow.job(index).id(), end.ending.cause);
-    let had_limits = !workflow.class_of(index).uses.is_empty();
-    let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
     if let Some(plan) = plan.filter(|_| ended.next == Some(Origin::Auto)) {
         super::auto::carry_out(tx, id, &plan)?;
     }
-    let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
-    super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
-    if had_limits {
-        // Others may have waited for what it had, in any workflow.
-        tx.wake_all();
-    }
-    if let Some(steps) = steps {
-        super::map::after_end(tx, id, index, attempt, &steps, report.cause.is_none())?;
+    if let Some(Burnt { attempts, quarantine }) = burnt {
+        super::bad_nodes::quarantine(tx, id, runner, &attempts, quarantine)?;
     }
     Ok(ReportResult {
-        id: attempt,
+        id: attempt.id,
         result: ReportVerdict::Accepted,
         outcome: ended.outcome,
         job_status: Some(ended.status),
     })
-}
-
-fn end_of(report: &CompletionReport, now: i64) -> End {
-    End {
-        started_at: Some(report.started_ms),
-        ending: report.ending(),
-        usage: report.usage(),
-        output: report.output(),
-        observed: report.observed.clone(),
-        script: report.script.clone(),
-        steps: report.steps.clone(),
-        ..End::new(EndedBy::Runner, now)
-    }
 }
 
 /// A report about an attempt that is no longer the runner's: known already, or too late.
@@ -702,14 +483,7 @@ fn late_end(
 ) -> Result<ReportResult, Failed> {
     let known = known_end(tx, &report.attempt, runner)?;
     if known.result == ReportVerdict::Late {
-        let attempt = report.attempt.id;
-        // By the runner's clock: tells the doctor whether it ran beside its successor.
-        let ended_ms = report.started_ms.saturating_add((report.exec_seconds * 1000.0) as i64);
-        let data = serde_json::json!({
-            "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
-            "started_ms": report.started_ms, "ended_ms": ended_ms,
-        });
-        tx.write(id, vec![Change::Event { kind: EventKind::LateResult, job: None, data }])?;
+        tx.handle(On(id, NoteLateEnd { runner, report }))?;
     }
     Ok(known)
 }
@@ -721,18 +495,11 @@ pub fn workflow_of(tx: &mut Tx<'_>, runner: RunnerId) -> Result<WorkflowId, Fail
 
 /// A runner is alive.
 pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, Failed> {
-    let id = heard(tx, beat.runner_id, None)?;
-    let runner = beat.runner_id;
-    let seen = tx.state.runners.step(runner, RunnerEvent::Beat);
-    tx.write(id, seen)?;
-    for told in &beat.step_events {
-        if let Some(index) =
-            tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token)
-        {
-            super::step_events::while_running(tx, id, index, told)?;
-        }
-    }
-    tx.apply(id, |workflow, limits, now| Ok(workflow.heartbeat(beat, limits, now)))
+    heard(tx, beat.runner_id, None)?;
+    let told = beat.step_events.iter();
+    let written: Vec<u64> =
+        told.map(|told| attempts::step_events(tx.db, told.attempt.id)).collect::<Result<_, _>>()?;
+    tx.handle(Beat { beat, written: &written })
 }
 
 /// A runner leaves in good order. What it still holds is given up at once: it said itself that it
@@ -742,44 +509,22 @@ pub fn goodbye(
     runner: RunnerId,
     goodbye: &Goodbye,
 ) -> Result<GoodbyeAnswer, Failed> {
-    let Some(known) = tx.state.runners.get(&runner) else {
+    let Some(known) = tx.state.engine.runners().get(&runner) else {
         return Ok(GoodbyeAnswer::default());
     };
-    let id = known.workflow;
-    let lost = Lost {
-        cause: Cause::Lost,
-        evidence: Evidence {
-            source: EvidenceSource::Journal,
-            text: format!("its runner on {} left: {}", known.host, goodbye.reason),
-        },
-    };
-    // It leaves in good order, so it has told the end of all it ran: what it was given in its last
-    // moment never started.
-    tx.apply(id, |workflow, limits, now| {
-        workflow.leave_unstarted(runner, limits, now);
-        Ok(())
-    })?;
-    end_runner(tx, runner, id, &lost, &goodbye.reason)?;
+    let (workflow, pool) = (known.workflow, known.pool);
+    let actions = tx.handle(Leave { runner, workflow, reason: &goodbye.reason })?;
+    tx.state.pools.runner_ended(runner, workflow, pool, tx.uptime);
     super::allocations::runner_left(tx, runner, goodbye)?;
-    // After the end, so that they are not taken back with the rest.
-    let actions = tx.apply(id, |workflow, _, _| Ok(workflow.last_actions(runner)))?;
     Ok(GoodbyeAnswer { actions: action_packets(tx, &actions)? })
 }
 
 /// A runner is gone: its attempts end, its row is closed.
-pub fn end_runner(
-    tx: &mut Tx<'_>,
-    runner: RunnerId,
-    id: WorkflowId,
-    lost: &Lost,
-    reason: &str,
-) -> Result<usize, Failed> {
-    let ended =
-        tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
-    let pool = tx.state.runners.get(&runner).and_then(|known| known.pool);
-    let changes = tx.state.runners.step(runner, RunnerEvent::Ended(reason.to_owned(), ended));
-    tx.state.pools.runner_ended(runner, id, pool, tx.uptime);
-    tx.write(id, changes)?;
+pub fn end_runner(tx: &mut Tx<'_>, gone: EndRunner<'_>) -> Result<usize, Failed> {
+    let EndRunner { runner, workflow, .. } = gone;
+    let pool = pool_of(tx, runner);
+    let ended = tx.handle(gone)?;
+    tx.state.pools.runner_ended(runner, workflow, pool, tx.uptime);
     Ok(ended)
 }
 
@@ -800,8 +545,5 @@ pub fn complete_action(
         (None, 0) => None,
         (None, code) => Some(format!("a command returned {code}")),
     };
-    tx.apply(id, |workflow, _, _| {
-        workflow.action_done(action, report.runner_id, error);
-        Ok(())
-    })
+    tx.handle(On(id, commands::ReportAction { action, runner: report.runner_id, error }))
 }

@@ -45,7 +45,7 @@ fn place(directory: Option<&str>, path: &str) -> Option<PathBuf> {
 
 /// Workflows other than this one that have a runner and something left to do.
 fn running(tx: &mut Tx<'_>, id: Option<WorkflowId>) -> Result<Vec<WorkflowId>, Failed> {
-    let runners = &tx.state.runners;
+    let runners = tx.state.engine.runners();
     let has_runner = |other: &WorkflowId| runners.of(*other).any(|(_, runner)| !runner.leaving);
     let mut with_runners = runners.workflows();
     with_runners.retain(|other| Some(*other) != id && has_runner(other));

@@ -14,7 +14,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use torc_engine::JobIx;
+use torc_engine::commands::{HoldDependents, TellAdded};
+use torc_engine::{JobIx, On};
 use torc_model::api::{ErrorCode, SpawnJobs, SpawnedJobs};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{
@@ -344,17 +345,10 @@ fn add(
         }
     };
     if request.wait {
-        tx.apply(id, |workflow, _, now| {
-            let added: Vec<JobIx> = new.iter().filter_map(|job| workflow.find(*job)).collect();
-            workflow.hold_dependents(adder.index, &added, now);
-            Ok(())
-        })?;
+        tx.handle(On(id, HoldDependents { by: adder.index, added: &new }))?;
     }
     let count = new.len();
-    tx.apply(id, |workflow, _, _| {
-        workflow.tell_added(adder.index, count);
-        Ok(())
-    })?;
+    tx.handle(On(id, TellAdded { by: adder.index, count }))?;
     let there: HashSet<&str> = there.iter().map(String::as_str).collect();
     let mut new = new.into_iter();
     let row = |job: &Job| present.get(&job.name).copied().or_else(|| new.next());

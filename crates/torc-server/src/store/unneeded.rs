@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use serde_json::json;
 use std::collections::BTreeMap;
-use torc_engine::{AllocationEvent, Change};
+use torc_engine::AllocationEvent;
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
@@ -89,13 +89,10 @@ pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Fail
 }
 
 fn give_up(tx: &mut Tx<'_>, row: &AllocationView) -> Result<(), Failed> {
-    step(tx, row.id, AllocationEvent::Unneeded)?;
+    step(tx, row.workflow_id, row.id, AllocationEvent::Unneeded)?;
     if row.status == AllocationStatus::Planned {
         return complete(tx, row, (AllocationEnd::NotSent, "NOT_SENT"), "no longer needed", None);
     }
     let data = json!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "scheduler": row.scheduler});
-    tx.write(
-        row.workflow_id,
-        vec![Change::Event { kind: EventKind::AllocationUnneeded, job: None, data }],
-    )
+    tx.tell(row.workflow_id, EventKind::AllocationUnneeded, None, data)
 }

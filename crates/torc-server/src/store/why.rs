@@ -64,8 +64,12 @@ fn of_drained_pool(state: &State, runner: &KnownRunner) -> Option<PoolRunnerId> 
 
 /// Runners of the workflow that take nothing, and what lets them.
 fn explain_idle_runners(state: &State, id: WorkflowId, now: i64, explanation: &mut Explanation) {
-    let idle: Vec<(RunnerId, &KnownRunner)> =
-        state.runners.of(id).filter(|(_, runner)| takes_nothing(state, runner, now)).collect();
+    let idle: Vec<(RunnerId, &KnownRunner)> = state
+        .engine
+        .runners()
+        .of(id)
+        .filter(|(_, runner)| takes_nothing(state, runner, now))
+        .collect();
     for (runner, known) in &idle {
         let host = &known.host;
         let (detail, hint) = match (known.ordered, of_drained_pool(state, known)) {
@@ -101,7 +105,7 @@ fn explain_pools(
     index: JobIx,
     explanation: &mut Explanation,
 ) -> Result<bool, Failed> {
-    let (Some(workflow), Some(sharers)) = (state.workflows.get(&id), sharers_of(db, id)?) else {
+    let (Some(workflow), Some(sharers)) = (state.engine.workflow(id), sharers_of(db, id)?) else {
         return Ok(false);
     };
     let label = workflow.label_of(index);
@@ -141,9 +145,10 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let id = people::workflow_of(tx, job)?;
     let (now, uptime) = (tx.now, tx.uptime);
     tx.workflow(id)?;
-    let (state, limits) = (&*tx.state, &tx.state.limits);
+    let (state, limits) = (&*tx.state, tx.state.engine.limits());
     let facts: Vec<RunnerFacts<'_>> = state
-        .runners
+        .engine
+        .runners()
         .of(id)
         .filter(|(_, runner)| !takes_nothing(state, runner, now))
         .map(|(runner_id, runner)| RunnerFacts {
@@ -163,16 +168,17 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
             },
         })
         .collect();
-    let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+    let workflow = state.engine.workflow(id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
     let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     let mut explanation = workflow.explain(index, &facts, limits, now);
     if workflow.job(index).status() == JobStatus::Ready
-        && let Some(paused) = reservations::paused(&state.reservations, id, uptime)
+        && let Some(paused) = reservations::paused(state.engine.reservations(), id, uptime)
     {
         explanation.summary = paused;
     }
     let holder = workflow.job(index).held().as_ref().map(|held| held.runner);
-    if let Some((runner, known)) = holder.and_then(|id| Some((id, state.runners.get(&id)?)))
+    if let Some((runner, known)) =
+        holder.and_then(|id| Some((id, state.engine.runners().get(&id)?)))
         && let Some(holdup) = &known.holdup
     {
         let silent = (uptime - known.heard.unwrap_or(state.boot).max(state.boot)) / 1000;

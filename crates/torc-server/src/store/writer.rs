@@ -30,10 +30,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
-use torc_engine::{Clocks, Limits, Reservations, Runners, Workflow};
+use torc_engine::{
+    Change, Clocks, Command, Done, Engine, On, Wakes as EngineWakes, Workflow, commands,
+};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::WorkflowId;
+use torc_model::ids::{JobId, WorkflowId};
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to
 /// answer soon.
@@ -84,24 +86,20 @@ impl From<torc_engine::Refused> for Failed {
 pub struct State {
     /// See `load::database_id`.
     pub(super) database_id: String,
-    pub(super) workflows: HashMap<WorkflowId, Workflow>,
-    pub(super) runners: Runners,
-    pub(super) limits: Limits,
-    pub(super) reservations: Reservations,
+    /// What is decided on. Only [`Tx::handle`] moves it.
+    pub(super) engine: Engine,
     pub(super) pools: Pools,
     pub(super) parked: ParkedClaims,
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
-    pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
+    pub(super) judged: HashMap<JobId, i64>,
     /// The same for retries that a recovery asked for.
-    pub(super) remedied: HashMap<torc_model::ids::JobId, i64>,
+    pub(super) remedied: HashMap<JobId, i64>,
     /// This server began at this time, or woke after standing still, by the clock that cannot be
     /// set.
     pub(super) boot: i64,
     /// It last looked for dead runners at this time, by the same clock.
     pub(super) last_look: i64,
-    pub(super) next_attempt: i64,
-    pub(super) next_job: i64,
     pub(super) next_event: i64,
     /// The latest end of an attempt that was written, by workflow.
     pub(super) last_ends: HashMap<WorkflowId, i64>,
@@ -539,27 +537,24 @@ impl Writer {
     /// How long the writer may sleep before some delayed attempt is due.
     fn time_to_next_due(&self) -> Duration {
         let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
+        let engine = &self.state.engine;
         let delayed =
-            self.state.workflows.values().filter_map(Workflow::next_due).map(|due| due - now);
-        let reserved = self.state.reservations.next_end(uptime).map(|end| end - uptime);
+            engine.workflows().values().filter_map(Workflow::next_due).map(|due| due - now);
+        let reserved = engine.reservations().next_end(uptime).map(|end| end - uptime);
         let wait = delayed.chain(reserved).min().unwrap_or(3_600_000);
         Duration::from_millis(wait.clamp(1, 3_600_000) as u64)
     }
 
     fn wake_due(&mut self) {
-        let now = crate::clock::now_ms();
-        let uptime = crate::clock::boottime_ms();
-        if !self.state.reservations.due(uptime, false).is_empty() {
-            self.state.workflows.keys().for_each(|id| self.wakes.news(*id));
+        let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
+        let engine = &mut self.state.engine;
+        if !engine.reservations().due(uptime, false).is_empty() {
+            engine.workflows().keys().for_each(|id| self.wakes.news(*id));
             self.state.pools.look_at_all();
         }
-        let mut due = BTreeSet::new();
-        for (id, workflow) in &mut self.state.workflows {
-            if workflow.next_due().is_some_and(|due| due <= now) {
-                workflow.wake_delayed(now);
-                due.insert(*id);
-            }
-        }
+        // It moves no row.
+        let woken = engine.handle(commands::WakeDelayed {}, Clocks { now, uptime });
+        let due = woken.reply.unwrap_or_default();
         self.serve_pools(&due, &due);
         due.iter().for_each(|id| self.wakes.work(*id));
     }
@@ -621,7 +616,7 @@ impl Writer {
             refusal
         });
         match &committed {
-            Ok(()) => self.state.runners.committed(),
+            Ok(()) => self.state.engine.committed(),
             Err(_) => {
                 self.state.forget_all(&self.db);
                 new_events.clear();
@@ -669,8 +664,8 @@ impl Writer {
 
     /// Pools learn what has changed; for whom there is something now, is woken.
     fn serve_pools(&mut self, touched: &BTreeSet<WorkflowId>, with_work: &BTreeSet<WorkflowId>) {
-        let State { pools, workflows, runners, reservations, .. } = &mut self.state;
-        let look = Look { workflows, runners, reservations, now: crate::clock::boottime_ms() };
+        let State { pools, engine, .. } = &mut self.state;
+        let look = Look::new(engine, crate::clock::boottime_ms());
         let done = pools.after_commit(&self.db, &look, touched, with_work);
         if let Err(error) = done {
             tracing::error!(%error, "the index of pools could not be made; it is made anew");
@@ -682,7 +677,7 @@ impl Writer {
         let mut published =
             self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for id in touched {
-            match self.state.workflows.get(id) {
+            match self.state.engine.workflow(*id) {
                 Some(workflow) => published.progress.insert(*id, self.state.progress(workflow)),
                 None => {
                     published.generation += 1;
@@ -691,7 +686,7 @@ impl Writer {
             };
         }
         // What was forgotten is known by its rows alone.
-        if self.state.workflows.is_empty() && !published.progress.is_empty() {
+        if self.state.engine.workflows().is_empty() && !published.progress.is_empty() {
             published.generation += 1;
             published.progress.clear();
         }
@@ -734,7 +729,7 @@ fn serve_parked(tx: &mut Tx<'_>) -> Vec<ServedClaim> {
 
 fn forget_taken_work(tx: &mut Tx<'_>) {
     let Tx { state, with_work, .. } = tx;
-    with_work.retain(|id| state.workflows.get(id).is_none_or(Workflow::has_ready));
+    with_work.retain(|id| state.engine.workflow(*id).is_none_or(Workflow::has_ready));
 }
 
 /// Does the work, and writes down who changed something by it.
@@ -847,17 +842,17 @@ impl State {
     /// Throws the engine's copies away; they are loaded again from what is committed (or saved so
     /// far).
     fn forget_all(&mut self, db: &Connection) {
-        self.workflows.clear();
         self.last_ends.clear();
         self.recent.clear();
         match load::boot(db) {
-            Ok(mut fresh) => {
-                fresh.runners = std::mem::take(&mut self.runners).reread(fresh.runners);
+            Ok(fresh) => {
+                let mut engine = std::mem::take(&mut self.engine);
+                engine.reread(fresh.engine);
                 let mut pools = std::mem::take(&mut self.pools);
                 pools.forget_index();
-                fresh.reservations = fresh.reservations.with_times_of(&self.reservations);
                 let parked = std::mem::take(&mut self.parked);
-                *self = Self { boot: self.boot, last_look: self.last_look, pools, parked, ..fresh };
+                let (boot, last_look) = (self.boot, self.last_look);
+                *self = Self { boot, last_look, pools, parked, engine, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }
@@ -874,12 +869,12 @@ impl State {
         let idle = |w: &Workflow| w.is_complete() && w.runners_with_work().is_empty();
         while self.recent.len() > KEEP_COMPLETE {
             let Some(at) =
-                self.recent.iter().position(|id| self.workflows.get(id).is_none_or(idle))
+                self.recent.iter().position(|id| self.engine.workflow(*id).is_none_or(idle))
             else {
                 return;
             };
             let id = self.recent.remove(at);
-            self.workflows.remove(&id);
+            self.engine.forget(id);
             self.last_ends.remove(&id);
         }
     }
@@ -892,54 +887,73 @@ impl Tx<'_> {
     }
 
     /// The engine's copy of a workflow, loaded if need be.
-    pub fn workflow(&mut self, id: WorkflowId) -> Result<&mut Workflow, Failed> {
-        if !self.state.workflows.contains_key(&id) {
-            let workflow =
-                load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
-            workflow.count_limits(&mut self.state.limits);
-            self.state.workflows.insert(id, workflow);
-        }
-        self.touched.insert(id);
-        self.state.workflows.get_mut(&id).ok_or_else(|| Refusal::not_found("workflow", id.0).into())
+    pub fn workflow(&mut self, id: WorkflowId) -> Result<&Workflow, Failed> {
+        self.load(id)?;
+        self.state.engine.workflow(id).ok_or_else(|| Refusal::not_found("workflow", id.0).into())
     }
 
-    /// Runs a move of the engine and writes down what it did.
-    pub fn apply<T>(
+    fn load(&mut self, id: WorkflowId) -> Result<(), Failed> {
+        if self.state.engine.workflow(id).is_none() {
+            let workflow =
+                load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+            self.state.engine.load(workflow);
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    /// Has the engine carry out a command, and writes down what that changed.
+    pub fn handle<C: Command>(&mut self, command: C) -> Result<C::Reply, Failed> {
+        let done = self.begin(command)?;
+        self.finish(done)
+    }
+
+    /// The same without writing, for rows that have to be there before: [`Tx::finish`] follows.
+    pub fn begin<C: Command>(&mut self, command: C) -> Result<Done<C::Reply>, Failed> {
+        if let Some(id) = command.needs(&self.state.engine) {
+            self.load(id)?;
+        }
+        let clocks = self.clocks();
+        Ok(self.state.engine.handle(command, clocks))
+    }
+
+    /// Writes down what a command changed. A refused one may have changed something too: with the
+    /// request all of it is taken back.
+    pub fn finish<T>(&mut self, done: Done<T>) -> Result<T, Failed> {
+        let Done { reply, about, changes, wakes } = done;
+        match wakes {
+            EngineWakes::None => {}
+            EngineWakes::Workflow => self.woken.extend(about),
+            EngineWakes::All => self.wake_all(),
+        }
+        if !changes.is_empty() {
+            self.write(about, changes)?;
+        }
+        Ok(reply?)
+    }
+
+    /// Writes down something that people may want to know.
+    pub fn tell(
         &mut self,
         id: WorkflowId,
-        step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> Result<T, torc_engine::Refused>,
-    ) -> Result<T, Failed> {
-        // Loaded before the limits are lent: a workflow that is read counts what it uses in them.
-        self.workflow(id)?;
-        let now = self.now;
-        let State { workflows, limits, next_attempt, .. } = &mut *self.state;
-        let workflow =
-            workflows.get_mut(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
-        workflow.set_next_attempt(*next_attempt);
-        let outcome = step(workflow, limits, now);
-        let released = workflow.take_released();
-        let changes = workflow.take_changes();
-        *next_attempt = workflow.next_attempt();
-        if released {
-            self.woken.insert(id);
-        }
-        self.write(id, changes)?;
-        Ok(outcome?)
+        kind: EventKind,
+        job: Option<JobId>,
+        data: serde_json::Value,
+    ) -> Result<(), Failed> {
+        self.handle(On(id, commands::Tell { kind, job, data }))
     }
 
     /// Every waiting claim looks again.
     pub fn wake_all(&mut self) {
-        self.woken.extend(self.state.workflows.keys());
+        self.woken.extend(self.state.engine.workflows().keys());
     }
 
-    /// Writes down what a move of the engine did.
-    pub fn write(
-        &mut self,
-        id: WorkflowId,
-        changes: Vec<torc_engine::Change>,
-    ) -> Result<(), Failed> {
+    fn write(&mut self, about: Option<WorkflowId>, changes: Vec<Change>) -> Result<(), Failed> {
         let known = self.new_events.len();
-        self.is_moved |= !changes.is_empty();
+        self.is_moved = true;
+        let Some(id) = about else {
+            return Ok(journal::write_shared(self.db, changes, self.now)?);
+        };
         let wakes = journal::write(
             self.db,
             id,

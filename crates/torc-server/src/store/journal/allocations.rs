@@ -1,10 +1,11 @@
 //! Rows of allocations. What happens to an allocation is decided by the engine
-//! ([`AllocationLife`]); this reads its row, lets the engine take a step, and writes the row. No other
-//! module writes where an allocation stands.
+//! ([`StepAllocation`]); this reads its row and writes it. No other module writes where an allocation
+//! stands.
 
 use super::load::parse;
 use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use torc_engine::commands::StepAllocation;
 use torc_engine::{AllocationEvent, AllocationLife, Submission};
 use torc_model::ids::{ActionId, WorkflowId};
 use torc_model::plan::{Settings, SlurmScheduler};
@@ -135,8 +136,8 @@ fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
     Ok((row.get(0)?, life))
 }
 
-fn write(tx: &Tx<'_>, id: i64, life: &AllocationLife) -> rusqlite::Result<()> {
-    let mut update = tx.db.prepare_cached(
+pub fn write(db: &Connection, id: i64, life: &AllocationLife) -> rusqlite::Result<()> {
+    let mut update = db.prepare_cached(
         "UPDATE scheduled_compute_node SET status = ?2, submitter = ?3, submit_until_ms = ?4, slurm_job_id = ?5,
          state = ?6, reason = ?7, cause = ?8, submitted_ms = ?9, expected_start_ms = ?10, started_ms = ?11, ended_ms = ?12,
          ended_as = ?13, missing_since_ms = ?14, unneeded_since_ms = ?15, was_too_short = ?16 WHERE id = ?1",
@@ -169,20 +170,24 @@ pub fn life_of(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationLife>, Failed> {
     Ok(found.map(|(_, life)| life))
 }
 
-/// Lets an event happen to an allocation. False: it cannot happen to it now, and nothing changed.
-pub fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
-    let Some(mut life) = life_of(tx, id)? else { return Ok(false) };
-    if life.step(event, tx.now).is_err() {
-        return Ok(false);
+/// Lets an event happen to an allocation of a workflow. False: it cannot happen to it now, and nothing
+/// changed.
+pub fn step(
+    tx: &mut Tx<'_>,
+    workflow: WorkflowId,
+    id: i64,
+    event: AllocationEvent,
+) -> Result<bool, Failed> {
+    match life_of(tx, id)? {
+        Some(life) => tx.handle(StepAllocation { workflow, id, life, event }),
+        None => Ok(false),
     }
-    write(tx, id, &life)?;
-    Ok(true)
 }
 
 /// Lets an event happen to all allocations of a workflow that the batch system knows by one name, as
 /// far as it can happen to them.
 pub fn step_named(
-    tx: &Tx<'_>,
+    tx: &mut Tx<'_>,
     workflow: WorkflowId,
     name: &str,
     event: &AllocationEvent,
@@ -190,10 +195,11 @@ pub fn step_named(
     let sql = format!("{LIFE} WHERE name = ?1 AND workflow_id = ?2 ORDER BY id");
     let mut statement = tx.db.prepare_cached(&sql)?;
     let found = statement.query_map(params![name, workflow.0], life)?;
-    for (id, mut life) in found.collect::<Result<Vec<_>, _>>()? {
-        if life.step(event.clone(), tx.now).is_ok() {
-            write(tx, id, &life)?;
-        }
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    drop(statement);
+    for (id, life) in found {
+        let event = event.clone();
+        tx.handle(StepAllocation { workflow, id, life, event })?;
     }
     Ok(())
 }

@@ -103,12 +103,13 @@ pub fn lasted_as_long_as_its_runner(
     Ok(found.flatten().unwrap_or(false))
 }
 
-/// How many events of an attempt's steps are known.
+/// How many events of an attempt's steps are written; none of one that does not exist.
 pub fn step_events(db: &Connection, attempt: AttemptId) -> rusqlite::Result<u64> {
-    let count: i64 = db
+    let count: Option<i64> = db
         .prepare_cached("SELECT step_events FROM attempt WHERE id = ?1")?
-        .query_row([attempt.0], |row| row.get(0))?;
-    Ok(count.unsigned_abs())
+        .query_row([attempt.0], |row| row.get(0))
+        .optional()?;
+    Ok(count.map_or(0, i64::unsigned_abs))
 }
 
 /// The row of an attempt by its number in a run of a job; 0 where there is none.

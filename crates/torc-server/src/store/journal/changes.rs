@@ -1,6 +1,9 @@
 //! Changes of the engine as rows. The only place that writes a status.
 
+use super::allocations;
 use super::jobs::JobStatements;
+use super::limits::{reservation, write_limit};
+use super::workflows::delete_workflow;
 use crate::store::lookups;
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -41,6 +44,11 @@ pub fn write(
     let mut wakes = WakesAfter::default();
     for change in changes {
         match change {
+            Change::Limit(_) | Change::Reservation(_) | Change::JobIdsTaken(_) => {
+                shared(db, change, now)?;
+            }
+            Change::Allocation(id, life) => allocations::write(db, id, &life)?,
+            Change::WorkflowDeleted => delete_workflow(db, workflow)?,
             Change::Job { id, status, reason, tries, own_ms } => {
                 db.prepare_cached(
                     "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6,
@@ -207,6 +215,22 @@ pub fn write(
         }
     }
     Ok(wakes)
+}
+
+/// Writes changes that are of no workflow.
+pub fn write_shared(db: &Connection, changes: Vec<Change>, now: i64) -> rusqlite::Result<()> {
+    changes.into_iter().try_for_each(|change| shared(db, change, now))
+}
+
+fn shared(db: &Connection, change: Change, now: i64) -> rusqlite::Result<()> {
+    match change {
+        Change::Limit(change) => write_limit(db, change, now),
+        Change::Reservation(change) => reservation(db, change),
+        Change::JobIdsTaken(next) => remember(db, "next_job_id", next),
+        of_workflow => Err(rusqlite::Error::ToSqlConversionFailure(
+            format!("a change of no workflow: {of_workflow:?}").into(),
+        )),
+    }
 }
 
 /// Notes why a job has another limit.

@@ -5,8 +5,9 @@ use crate::store::writer::State;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashMap;
 use torc_engine::{
-    Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, KnownRunner,
-    Limits, LiveRow, NewAction, NewJob, Quarantine, Rows, Tries, Workflow,
+    Class, CompiledHandler, EndedRow, Engine, FamilyTime, HandlerIx, Held, JobIx, JobRow,
+    KnownRunner, Limits, LiveRow, Loaded, NewAction, NewJob, Quarantine, Rows, Runners, Tries,
+    Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -44,19 +45,13 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         [],
         |row| row.get(0),
     )?;
-    let mut state = State {
-        database_id: database_id(db)?,
-        next_attempt: next("attempt")?.max(stored("next_attempt_id")?),
-        next_job: next("job")?.max(stored("next_job_id")?),
-        next_event: next_event.max(stored("next_event_id")?),
-        ..State::default()
-    };
+    let mut runners = Runners::default();
     let mut statement = db.prepare(
         "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler_config_id, label, quarantine,
                 quarantine_until_ms, pid, ordered, pool_runner_id
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
-    let runners = statement.query_map([], |row| {
+    let rows = statement.query_map([], |row| {
         let capacity: String = row.get(3)?;
         let (id, host) = (WorkflowId(row.get(1)?), row.get(2)?);
         let quarantine = row.get::<_, Option<String>>(7)?.zip(row.get(8)?);
@@ -74,12 +69,18 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         );
         Ok((RunnerId(row.get(0)?), runner))
     })?;
-    for runner in runners {
-        let (id, runner) = runner?;
-        state.runners.insert(id, runner);
+    for row in rows {
+        let (id, runner) = row?;
+        runners.insert(id, runner);
     }
     drop(statement);
-    crate::store::crash_recovery::boot_state(db, &mut state)?;
+    let mut engine = Engine::restored(Loaded {
+        runners,
+        limits: limits(db)?,
+        reservations: crate::store::reservations::load(db)?,
+        next_attempt: next("attempt")?.max(stored("next_attempt_id")?),
+        next_job: next("job")?.max(stored("next_job_id")?),
+    });
     // Limits are counted over all workflows, so those that hold something must be known from the
     // start.
     let mut statement =
@@ -87,11 +88,19 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
-            workflow.count_limits(&mut state.limits);
-            state.workflows.insert(WorkflowId(id), workflow);
+            engine.load(workflow);
         }
     }
-    Ok(state)
+    let (judged, remedied) = crate::store::outcomes::open(db)?;
+    Ok(State {
+        database_id: database_id(db)?,
+        engine,
+        next_event: next_event.max(stored("next_event_id")?),
+        webhooks: crate::store::webhooks::load(db)?,
+        judged,
+        remedied,
+        ..State::default()
+    })
 }
 
 /// The named limits, nothing used yet.

@@ -28,13 +28,12 @@ pub mod workflows;
 
 pub use actions::{ActionRow, delete_action, insert_action};
 pub use changes::{
-    adjustment, event, family_times, grow_count, json, queue, remember, signed, write,
+    adjustment, event, family_times, grow_count, json, queue, remember, signed, write, write_shared,
 };
 pub use jobs::{
     AdditionRow, ImportedAttempt, ImportedJob, JobStatements, Rewritten, import_attempt,
     import_job, insert_addition, own_limit, rewrite_job, untie,
 };
-pub use limits::{reservation, write_limit};
 pub use plan_rows::{
     UserDataRow, delete_handler, file_seen, import_user_data, insert_family, insert_file,
     move_file, put_handler, put_requirements, put_scheduler, put_user_data, resize_file,
@@ -49,6 +48,6 @@ pub use verdicts::{
     remedy_goes_on, retry_follows, retry_outcome, supersede_verdicts,
 };
 pub use workflows::{
-    NewWorkflowRow, RevisedWorkflow, clear_ephemeral, delete_workflow, import_workflow,
-    insert_revision, insert_workflow, revise_workflow, set_spec, update_workflow,
+    NewWorkflowRow, RevisedWorkflow, clear_ephemeral, import_workflow, insert_revision,
+    insert_workflow, revise_workflow, set_spec, update_workflow,
 };

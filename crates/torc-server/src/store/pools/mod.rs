@@ -24,7 +24,7 @@ use super::read::{Audience, Sharers};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::watch;
-use torc_engine::{KnownRunner, Reservations, Runners, Workflow};
+use torc_engine::{Engine, KnownRunner, Reservations, Runners, Workflow};
 use torc_model::api::Capacity;
 use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{JobStatus, RunnerOrder};
@@ -562,7 +562,13 @@ pub struct Look<'a> {
     pub now: i64,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    /// At what the engine has.
+    pub fn new(engine: &'a Engine, now: i64) -> Self {
+        let (workflows, runners) = (engine.workflows(), engine.runners());
+        Self { workflows, runners, reservations: engine.reservations(), now }
+    }
+
     /// No process that lives would take the work of this workflow on this pool runner: others must not
     /// wait for it.
     fn is_stuck(&self, member: &Member, workflow: WorkflowId) -> bool {

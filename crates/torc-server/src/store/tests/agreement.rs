@@ -13,7 +13,7 @@ const MAX_JOBS: usize = 500;
 /// Where memory and rows differ, if they do.
 pub fn difference(db: &Connection, state: &State) -> Option<String> {
     let fresh = load::boot(db).expect("rows that can be read");
-    for (id, kept) in &state.workflows {
+    for (id, kept) in state.engine.workflows() {
         if kept.len() > MAX_JOBS {
             continue;
         }
@@ -28,17 +28,18 @@ pub fn difference(db: &Connection, state: &State) -> Option<String> {
         let kept = runner.conduct.quarantine().cloned();
         (*id, runner.workflow, runner.host.clone(), runner.ordered, kept, runner.pool)
     };
-    let runners = |state: &State| state.runners.iter().map(known).collect::<Vec<_>>();
+    let runners = |state: &State| state.engine.runners().iter().map(known).collect::<Vec<_>>();
     if runners(state) != runners(&fresh) {
         return Some(format!("runners: {:?}, {:?}", runners(state), runners(&fresh)));
     }
-    for (name, stored) in &fresh.limits {
-        let kept = state.limits.get(name).map(|limit| (limit.max, limit.used));
+    for (name, stored) in fresh.engine.limits() {
+        let kept = state.engine.limits().get(name).map(|limit| (limit.max, limit.used));
         if kept != Some((stored.max, stored.used)) {
             return Some(format!("limit {name}: {kept:?}, {stored:?}"));
         }
     }
-    let (kept, stored) = (state.reservations.due(0, true), fresh.reservations.due(0, true));
+    let due = |state: &State| state.engine.reservations().due(0, true);
+    let (kept, stored) = (due(state), due(&fresh));
     if kept != stored {
         return Some(format!("reservations: {kept:?}, {stored:?}"));
     }
@@ -48,7 +49,8 @@ pub fn difference(db: &Connection, state: &State) -> Option<String> {
     if !state.judged.iter().all(is_judged) || !state.remedied.iter().all(is_remedied) {
         return Some("retries whose outcome is awaited".into());
     }
-    let next = |state: &State| (state.next_attempt, state.next_job, state.next_event);
+    let next =
+        |state: &State| (state.engine.next_attempt(), state.engine.next_job(), state.next_event);
     let (kept, stored) = (next(state), next(&fresh));
     let is_ahead = kept.0 >= stored.0 && kept.1 >= stored.1 && kept.2 >= stored.2;
     (!is_ahead).then(|| format!("an id would be given twice: {kept:?}, {stored:?}"))

@@ -345,7 +345,8 @@ async fn a_request_that_is_refused_after_a_move_leaves_memory_as_the_rows_are() 
         .store
         .writer
         .call(move |tx| -> Result<(), super::super::writer::Failed> {
-            tx.apply(id, |workflow, _, now| workflow.cancel_job(torc_engine::JobIx::new(0), now))?;
+            let job = torc_engine::JobIx::new(0);
+            tx.handle(torc_engine::On(id, torc_engine::commands::CancelJob { job }))?;
             Err(Refusal::invalid("status", "a later part of the request").into())
         })
         .await;

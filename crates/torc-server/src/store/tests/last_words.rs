@@ -2,8 +2,9 @@
 
 use super::allocations::plan;
 use super::*;
-use crate::store::writer::Tx;
+use crate::store::writer::{Failed, Tx};
 use torc_engine::Lost;
+use torc_engine::commands::EndRunner;
 use torc_model::api::{CompletionBatch, Evidence};
 use torc_model::slurm::wire::{Observation, Observations, ObservedView, SubmissionOutcome};
 use torc_model::slurm::{AllocationEnding, Verdict, state};
@@ -176,6 +177,16 @@ async fn one_runner_of_an_allocation_may_know_for_all() {
     assert_eq!(f.causes().await, ["preempted told to stop"]);
 }
 
+fn end_runner(
+    tx: &mut Tx<'_>,
+    runner: RunnerId,
+    workflow: WorkflowId,
+    lost: &Lost,
+) -> Result<usize, Failed> {
+    let gone = EndRunner { runner, workflow, lost, reason: "gone", unbegun: &[] };
+    crate::store::runners::end_runner(tx, gone)
+}
+
 #[tokio::test]
 async fn a_runner_that_was_found_dead_died_of_what_slurm_says() {
     let mut f = running().await;
@@ -185,8 +196,7 @@ async fn a_runner_that_was_found_dead_died_of_what_slurm_says() {
         evidence: Evidence { source: EvidenceSource::Node, text: "gone".into() },
     };
     let (runner, id) = (f.runner, f.id);
-    let find =
-        move |tx: &mut Tx<'_>| crate::store::runners::end_runner(tx, runner, id, &dead, "gone");
+    let find = move |tx: &mut Tx<'_>| end_runner(tx, runner, id, &dead);
     f.store.writer.call(find).await.expect("ended");
     assert_eq!(f.causes().await, ["lost gone"]);
     let seen = f.slurm_says("NODE_FAIL", None).await;
@@ -208,7 +218,7 @@ async fn a_runner_that_died_long_before_the_others_died_of_something_else() {
     };
     let id = f.id;
     let find = move |tx: &mut Tx<'_>| {
-        crate::store::runners::end_runner(tx, first, id, &dead, "gone")?;
+        end_runner(tx, first, id, &dead)?;
         Ok(tx.db.execute(
             "UPDATE compute_node SET ended_ms = ended_ms - 600000 WHERE id = ?1",
             [first.0],
