@@ -165,7 +165,9 @@ async function show() {
     document.title = `${title} · Torc`;
     put(main, place.main);
     drawNav();
-    await work(place);
+    const drawn = work(place);
+    if (!place.main.firstChild) put(place.main, h("p.loading", "Loading…"));
+    await drawn;
     if (mine === turn && document.activeElement === document.body) main.focus({ preventScroll: true });
   } catch (error) {
     if (mine !== turn) return;

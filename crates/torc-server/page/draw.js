@@ -64,7 +64,7 @@ export function nodeBox(node, at, marks) {
   const parts = BAR_ORDER.filter((status) => node.counts[status]);
   let x = at.x + 10;
   const total = node.total > 1 ? (failed ? `✕ ${num(failed)} / ${num(node.total)}` : num(node.total)) : failed ? "✕" : "";
-  const room = 22 - total.length;
+  const room = 20 - total.length;
   const name = node.name.length > room ? node.name.slice(0, room - 1) + "…" : node.name;
   const said = `${node.name}: ${parts.map((p) => `${num(node.counts[p])} ${word(p)}`).join(", ")}${node.seconds ? `, median ${node.seconds}` : ""}`;
   return s("g.node", { tabindex: "0", role: "link", "data-id": node.id, "aria-label": said, class: `${failed ? "failed" : ""} ${marks.blocked.has(node.id) ? "blocked" : ""} ${marks.path.has(node.id) ? "critical" : ""}` },
@@ -128,7 +128,7 @@ export function paint(canvas, width, height, view, where, marks, scale, left, to
     c.strokeStyle = ink(isBad ? "failed" : marks.path.has(node.id) ? "accent" : "line");
     c.lineWidth = isBad || marks.path.has(node.id) ? 3 : 1.4;
     c.strokeRect(at.x, at.y, W, H);
-    if (!isSmall) { c.fillStyle = ink("ink"); c.fillText(node.name.length > 22 ? node.name.slice(0, 21) + "…" : node.name, at.x + 8, at.y + 21); }
+    if (!isSmall) { c.fillStyle = ink("ink"); c.fillText(node.name.length > 20 ? node.name.slice(0, 19) + "…" : node.name, at.x + 8, at.y + 21); }
   }
   return c;
 }

@@ -61,7 +61,7 @@ export async function data(place) {
   const id = place.workflow;
   const [files, values] = await Promise.all([get("/files", { workflow_id: id, limit: 500, look: true }), get("/user_data", { workflow_id: id, limit: 500 })]);
   put(place.main, h("h1", "Data"),
-    h("h2", `Files (${num(files.total_count)})`), files.items.length ? grid(["Name", "Path", "State", "Changed", "Size"], files.items.map((/** @type {any} */ f) => [f.name, f.path, FILE_STATES[f.now.state] || f.now.state, clock(f.now.mtime_ms), bytes(f.now.size)])) : h("p.empty", "The spec names no files."),
+    h("h2", `Files (${num(files.total_count)})`), files.items.length ? grid(["Name", "Path", "State", "Changed", "Size"], files.items.map((/** @type {any} */ f) => [f.name, f.path, FILE_STATES[f.now.state] || f.now.state, h("span.badge", clock(f.now.mtime_ms)), h("span.badge", bytes(f.now.size))])) : h("p.empty", "The spec names no files."),
     h("h2", `User data (${num(values.total_count)})`), values.items.length ? grid(["Name", "Value"], values.items.map((/** @type {any} */ v) => [v.name, h("code", v.data === null || v.data === undefined ? "–" : JSON.stringify(v.data).slice(0, 400))])) : h("p.empty", "The spec names no user data."));
 }
 

@@ -10,7 +10,7 @@ import { every } from "./live.js";
 /** @param {import("./app.js").Place} place */
 export function nodes(place) {
   const id = place.workflow;
-  const [runners, allocations] = [h("section"), h("section")];
+  const [runners, allocations] = [h("section", h("p.loading", "Loading…")), h("section")];
   put(place.main, h("h1", "Nodes"), runners, allocations);
   async function load() {
     const none = () => ({ items: [], total_count: 0 });

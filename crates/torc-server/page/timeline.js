@@ -89,7 +89,9 @@ export async function timeline(place) {
     squeeze.disabled = !!raw.picture;
     laid.names = by === "family" ? families.map((f) => f.name) : by === "job" ? [...seen.keys()].map((job) => `job ${job}`) : raw.runners.map((/** @type {any} */ r) => r.host);
     crowd = null;
-    put(says, `${count(raw.picture ? raw.picture.attempts : data.n, "attempt")}${raw.several.size ? " (narrow ones drawn together)" : ""} on ${count(data.runners.length, "runner")}`);
+    const isEmpty = !data.n && !raw.picture && !ghost;
+    box.hidden = legend.hidden = panel.hidden = isEmpty;
+    put(says, isEmpty ? "No attempt has begun yet." : `${count(raw.picture ? raw.picture.attempts : data.n, "attempt")}${raw.several.size ? " (narrow ones drawn together)" : ""} on ${count(data.runners.length, "runner")}`);
     draw();
   }
 
@@ -97,7 +99,7 @@ export async function timeline(place) {
   function draw() {
     if (queued) return;
     queued = true;
-    requestAnimationFrame(() => { queued = false; if (data) paint(); });
+    requestAnimationFrame(() => { queued = false; if (data && !box.hidden) paint(); });
   }
 
   function paint() {

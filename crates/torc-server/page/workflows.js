@@ -12,7 +12,7 @@ const STUCK = 15 * 60000;
 /** @param {Place} place */
 export function workflows(place) {
   const needs = h("section.needs", { "aria-label": "What needs you" });
-  const list = h("div.cards");
+  const list = h("div.cards", h("p.loading", "Loading…"));
   put(place.main, h("h1", "Workflows"), needs, list);
   async function load() {
     const page = await get("/workflows", { sort_by: "id", reverse_sort: true, limit: 50, is_archived: false });

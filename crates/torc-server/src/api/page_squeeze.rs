@@ -212,7 +212,13 @@ impl<'a> ParsedModule<'a> {
                 continue;
             }
             // A variable that is never set again may be declared like the others, which packs better.
-            let text = if *text == "const" { "let" } else { *text };
+            let is_property = at > 1 && self.full[at - 2].1 == ".";
+            let text = match *text {
+                "const" => "let",
+                "true" if !is_property => "!0",
+                "false" if !is_property => "!1",
+                other => other,
+            };
             join(&mut out, blank, text);
             blank = "";
             match (self.roles[at - 1], short.get(text)) {
@@ -229,8 +235,8 @@ impl<'a> ParsedModule<'a> {
         out
     }
 
-    /// A sign without which the script means the same: the last semicolon of a block, and the parentheses
-    /// around the only parameter of an arrow.
+    /// A sign without which the script means the same: the last semicolon of a block, and parentheses around
+    /// the only parameter of an arrow or around a name, where a comment said its type.
     fn is_needless(&self, at: usize) -> bool {
         let text = |at: usize| self.full.get(at).map_or("", |(_, text)| *text);
         let is_name = |at: usize| matches!(self.full.get(at), Some((Kind::Word, _)));
@@ -238,12 +244,24 @@ impl<'a> ParsedModule<'a> {
             (Kind::Sign, ";") => {
                 self.full.get(at + 1) == Some(&(Kind::Sign, "}")) && !self.ends_header(at)
             }
-            (Kind::Sign, "(") => is_name(at + 1) && text(at + 2) == ")" && text(at + 3) == "=>",
+            (Kind::Sign, "(") => {
+                let is_one = is_name(at + 1) && text(at + 2) == ")";
+                is_one && (text(at + 3) == "=>" || self.is_around_name(at))
+            }
             (Kind::Sign, ")") => {
-                at >= 2 && is_name(at - 1) && text(at - 2) == "(" && text(at + 1) == "=>"
+                let is_one = at >= 2 && is_name(at - 1) && text(at - 2) == "(";
+                is_one && (text(at + 1) == "=>" || self.is_around_name(at - 2))
             }
             _ => false,
         }
+    }
+
+    /// The parenthesis at this place begins no call and belongs to no word such as `if`.
+    fn is_around_name(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).map(|before| self.full[before]);
+        let is_value = matches!(before, Some((Kind::Sign, ")" | "]" | "}" | "?.")));
+        let is_sign = matches!(before, Some((Kind::Sign | Kind::Open | Kind::Middle, _)));
+        is_sign && !is_value && self.roles.get(at + 1) == Some(&WordRole::Name)
     }
 
     /// What stands before this place is `for (…)`, `if (…)` or `while (…)`: the semicolon is its body.
@@ -732,7 +750,10 @@ mod tests {
             ("{ do { a(); } while (b()); }", "{do{a()}while(b());}"),
             ("`${ { a: 1 }.a };}`", "`${{a:1}.a};}`"),
             ("x.map((a) => a, async (b) => c, (d, e) => f)", "x.map(a=>a,async b=>c,(d,e)=>f)"),
-            ("(a).b; (a)(b); f(a);", "(a).b;(a)(b);f(a);"),
+            ("(a).b; (a)(b); f(a);", "(a).b;a(b);f(a);"),
+            ("x = (a).b; f((a), `${(b)}`);", "x=a.b;f(a,`${b}`);"),
+            ("x?.(a); f()(a); x[0](a); if (a) b();", "x?.(a);f()(a);x[0](a);if(a)b();"),
+            ("f(true, !false, x.true)", "f(!0,!!1,x.true)"),
         ] {
             assert_eq!(alone(before).trim_end(), after, "{before:?}");
         }

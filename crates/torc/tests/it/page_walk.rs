@@ -237,7 +237,8 @@ name: w
 resource_requirements: [{name: r, num_cpus: 2, num_gpus: 1, memory: 4g, runtime: PT1M}]
 jobs: [{name: a, command: 'read line < gate', resource_requirements: r}]
 ";
-    let test = Test::new().file("w.yaml", spec);
+    let other = "name: other\njobs: [{name: a, command: 'true'}]\n";
+    let test = Test::new().file("w.yaml", spec).file("other.yaml", other);
     let gate = test.gate("gate");
     let has = ["--num-cpus", "8", "--memory", "8g", "--num-gpus", "4", "--time-limit", "2h"];
     let server = server_at(&test, "0");
@@ -245,6 +246,7 @@ jobs: [{name: a, command: 'read line < gate', resource_requirements: r}]
     run.wait_for_stderr("created workflow");
     let mut status = test.torc(["status", "--watch"]).spawn();
     status.wait_for_stdout("running 1");
+    test.torc(["create", "other.yaml"]).success();
     let link = test.torc(["ui", "--no-browser"]).success().stdout.trim().to_owned();
     walk_with(&lab, json!({"do": "runners", "link": link, "workflow": 1, "job": 1}), |_| {
         gate.open()

@@ -175,6 +175,12 @@ const jobs = {
     await page.waitForSelector("td[data-title='Last seen']:has-text('left ')");
     if (await page.locator("td .bar").count()) wrong("bars of a runner that has left");
     await page.waitForSelector("td[data-title='CPUs busy']:text-is('8')");
+    // A workflow in which nothing has run.
+    await page.goto(address("w/2/timeline"));
+    await page.waitForSelector("[role=status]:has-text('No attempt has begun yet.')");
+    if (await page.isVisible("canvas")) wrong("a timeline of no attempts");
+    await page.goto(address("w/2/nodes"));
+    await page.waitForSelector(".empty:has-text('No runner has worked for it yet.')");
   },
 
   /** Allocations: asked for, shown, given up. */
