@@ -271,7 +271,7 @@ fn not_loaded(id: WorkflowId) -> Refused {
     Refused::new(ErrorCode::NotFound, format!("workflow {id} is not loaded"))
 }
 
-/// A move of one workflow.
+/// A move of one workflow. Other crates cannot name this trait, so that they cannot write moves.
 pub trait Move {
     /// What it answers.
     type Reply;

@@ -71,7 +71,7 @@ pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
 pub use change::{Change, End, Judged, NewAttempt, NotedAdjustment, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use conduct::{Burnt, Conduct, Gate, QUARANTINE_MS, Quarantine};
-pub use engine::{Command, Done, Engine, Loaded, Move, On, Turn, Wakes};
+pub use engine::{Command, Done, Engine, Loaded, On, Turn, Wakes};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
 pub use forecast::{Bound, Forecast, MAX_SIMULATED, Rest, Simulated, SimulatedMachine};
 pub use index::{ClassIx, HandlerIx, JobIx};

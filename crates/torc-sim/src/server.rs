@@ -515,20 +515,23 @@ impl Server {
         })))
     }
 
-    /// The engine forgets for one claim what keeps a runner from work.
+    /// The engine forgets for one claim what keeps a runner from work. False: nothing does.
     fn look_away(&mut self, runner: RunnerId, now: i64) -> bool {
         let clocks = self.clocks(now);
+        let Some(known) = self.engine.runners().get(&runner) else { return false };
         match self.sabotage {
             Some(Sabotage::ReservationsIgnored) => {
                 let all = ExpireReservations { all: true };
-                self.engine.handle(all, clocks).reply.is_ok()
+                let is_any = !self.engine.reservations().due(0, true).is_empty();
+                is_any && self.engine.handle(all, clocks).reply.is_ok()
             }
             Some(Sabotage::QuarantineIgnored) => {
-                self.engine.handle(ReleaseRunner(runner), clocks).reply.is_ok()
+                let is_kept = known.conduct.quarantine().is_some();
+                is_kept && self.engine.handle(ReleaseRunner(runner), clocks).reply.is_ok()
             }
             Some(Sabotage::OrdersToRunnersIgnored) => {
                 let works = OrderRunner { runner, ordered: None };
-                self.engine.handle(works, clocks).reply.is_ok()
+                known.ordered.is_some() && self.engine.handle(works, clocks).reply.is_ok()
             }
             _ => false,
         }
