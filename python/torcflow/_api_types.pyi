@@ -84,6 +84,7 @@ class AllocationView(TypedDict):
     id: int
     max_parallel_jobs: NotRequired[int | None]
     missing_since_ms: NotRequired[int | None]
+    moves: NotRequired[int]
     name: str
     reason: NotRequired[str | None]
     run_id: int
@@ -755,6 +756,7 @@ class Observation(TypedDict):
     expected_start_ms: NotRequired[int | None]
     id: int
     is_missing: NotRequired[bool]
+    moves: NotRequired[int | None]
     slurm_job_id: NotRequired[str | None]
     verdict: dict[str, Any]
 class Observations(TypedDict):
@@ -1358,6 +1360,7 @@ class RunnerScheduler(TypedDict):
     allocation_id: NotRequired[int | None]
     node: NotRequired[int | None]
     node_name: NotRequired[str | None]
+    restarts: NotRequired[int | None]
     scheduler_config_id: NotRequired[int | None]
     slurm_job_id: NotRequired[str | None]
 RunnerState = Literal['active', 'lost_contact', 'ended']

@@ -275,6 +275,7 @@ impl<B: BatchSystem> Allocator<B> {
                 is_missing: look.is_missing,
                 before: look.before,
                 expected_start_ms: look.start.as_deref().and_then(local_ms),
+                moves: Some(row.moves),
             };
             items.push(observation);
         }

@@ -141,6 +141,27 @@ pub struct AllocationOver {
     pub was_too_short: bool,
 }
 
+/// A runner that reports from inside an allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// The allocation's id in the batch system.
+    pub job: String,
+    /// How often the batch system had started it again when it started this runner, where it tells.
+    pub restarts: Option<u32>,
+}
+
+/// What an arrival says about the allocation that it is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArrivalOrigin {
+    /// The allocation as it is now.
+    ThisLife,
+    /// Another batch job was sent for the same allocation.
+    OtherJob,
+    /// The batch system has started the allocation again since: the process that reports is gone,
+    /// and only its report was late.
+    EarlierLife,
+}
+
 /// Something that happened to an allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AllocationEvent {
@@ -162,8 +183,8 @@ pub enum AllocationEvent {
         /// What it saw.
         message: String,
     },
-    /// A runner reported from inside it, which has this id there.
-    Arrived(String),
+    /// A runner reported from inside it.
+    Arrived(Arrival),
     /// The batch system has it.
     Seen(Sighting),
     /// The batch system put it back into its queue.
@@ -237,9 +258,48 @@ pub struct AllocationLife {
     pub unneeded_since: Option<i64>,
     /// Another one like it would end like it.
     pub was_too_short: bool,
+    /// How often the batch system had started it again before its present life, where it told.
+    pub restarts: Option<u32>,
+    /// Grows with everything that makes an earlier look at the batch system meaningless.
+    pub moves: i64,
 }
 
 impl AllocationLife {
+    /// One that was asked for.
+    pub fn planned(array_task: Option<i64>) -> Self {
+        Self {
+            status: AllocationStatus::Planned,
+            array_task,
+            submission: None,
+            job: None,
+            state: None,
+            reason: None,
+            cause: None,
+            submitted_at: None,
+            expected_start: None,
+            started_at: None,
+            end: None,
+            missing_since: None,
+            unneeded_since: None,
+            was_too_short: false,
+            restarts: None,
+            moves: 0,
+        }
+    }
+
+    /// Where a runner that reports comes from. Of two lives of a batch job only the later one has
+    /// processes, so that a report from the earlier one says nothing.
+    pub fn origin(&self, arrival: &Arrival) -> ArrivalOrigin {
+        let is_earlier = |(known, told)| told < known;
+        if self.job.as_ref().is_some_and(|known| *known != arrival.job) {
+            ArrivalOrigin::OtherJob
+        } else if self.restarts.zip(arrival.restarts).is_some_and(is_earlier) {
+            ArrivalOrigin::EarlierLife
+        } else {
+            ArrivalOrigin::ThisLife
+        }
+    }
+
     /// What follows from an event. One that cannot happen now is refused and changes nothing.
     pub fn step(
         &mut self,
@@ -247,6 +307,7 @@ impl AllocationLife {
         now: i64,
     ) -> Result<(), IllegalEvent<AllocationStatus, AllocationMove>> {
         let kind = event.kind();
+        let illegal = IllegalEvent { state: self.status, event: kind };
         let next = self.status.after(kind)?;
         match event {
             AllocationEvent::Taken { submitter, until } => {
@@ -268,12 +329,15 @@ impl AllocationLife {
             AllocationEvent::Undecided { submitter, message } => {
                 // One whose time was over may have been taken over by another submitter.
                 let Some(own) = self.submission.as_mut().filter(|own| own.by == submitter) else {
-                    return Err(IllegalEvent { state: self.status, event: kind });
+                    return Err(illegal);
                 };
                 own.until = now;
                 self.reason = Some(message);
             }
-            AllocationEvent::Arrived(job) => self.arrive(job, now),
+            AllocationEvent::Arrived(arrival) => match self.origin(&arrival) {
+                ArrivalOrigin::ThisLife => self.arrive(arrival, now),
+                ArrivalOrigin::OtherJob | ArrivalOrigin::EarlierLife => return Err(illegal),
+            },
             AllocationEvent::Seen(seen) => self.see(seen, now),
             AllocationEvent::Requeued(seen) => {
                 self.see(seen, now);
@@ -290,18 +354,23 @@ impl AllocationLife {
                 self.be_over(over, since);
             }
         }
+        let begins_anew = matches!(
+            kind,
+            AllocationMove::Taken | AllocationMove::Arrived | AllocationMove::Requeued
+        );
+        self.moves += i64::from(begins_anew || next != self.status);
         self.status = next;
         Ok(())
     }
 
     /// It runs, whatever was thought of it before.
-    fn arrive(&mut self, job: String, now: i64) {
+    fn arrive(&mut self, arrival: Arrival, now: i64) {
         let goes_on = self.started_at.filter(|_| self.status == AllocationStatus::Active);
         *self = Self {
             status: self.status,
             array_task: self.array_task,
             submission: self.submission.take(),
-            job: Some(job),
+            job: Some(arrival.job),
             state: Some("RUNNING".into()),
             reason: None,
             cause: None,
@@ -312,6 +381,8 @@ impl AllocationLife {
             missing_since: None,
             unneeded_since: None,
             was_too_short: false,
+            restarts: arrival.restarts.or(self.restarts),
+            moves: self.moves,
         };
     }
 
@@ -352,22 +423,11 @@ mod tests {
     }
 
     fn planned(array_task: Option<i64>) -> AllocationLife {
-        AllocationLife {
-            status: AllocationStatus::Planned,
-            array_task,
-            submission: None,
-            job: None,
-            state: None,
-            reason: None,
-            cause: None,
-            submitted_at: None,
-            expected_start: None,
-            started_at: None,
-            end: None,
-            missing_since: None,
-            unneeded_since: None,
-            was_too_short: false,
-        }
+        AllocationLife::planned(array_task)
+    }
+
+    fn arrived(job: &str) -> AllocationEvent {
+        AllocationEvent::Arrived(Arrival { job: job.into(), restarts: None })
     }
 
     fn taken(by: &str, until: i64) -> AllocationEvent {
@@ -388,7 +448,7 @@ mod tests {
     fn a_runner_that_reports_before_its_submitter_keeps_the_allocation_active() {
         let mut life = planned(Some(3));
         life.step(taken("a", 100), 1).expect("it waits to be sent");
-        life.step(AllocationEvent::Arrived("7_3".into()), 2).expect("it runs");
+        life.step(arrived("7_3"), 2).expect("it runs");
         let before = life.clone();
         life.step(AllocationEvent::Submitted("7".into()), 3).expect_err("it came late");
         life.step(AllocationEvent::Refused("no".into()), 3).expect_err("it came late");
@@ -415,7 +475,7 @@ mod tests {
     fn an_end_counts_once_and_its_reason_may_follow() {
         let mut life = planned(None);
         life.step(taken("a", 100), 1).expect("it waits to be sent");
-        life.step(AllocationEvent::Arrived("7".into()), 2).expect("it runs");
+        life.step(arrived("7"), 2).expect("it runs");
         life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 5).expect("it runs");
         life.step(AllocationEvent::Ended(over(AllocationEnd::Reported)), 6)
             .expect_err("it is over");
@@ -425,7 +485,7 @@ mod tests {
         assert_eq!(life.end, Some((5, AllocationEnd::Reported)));
         assert!(life.was_too_short, "that was known before");
         // The batch system starts it again: it is as good as any other.
-        life.step(AllocationEvent::Arrived("7".into()), 20).expect("it runs again");
+        life.step(arrived("7"), 20).expect("it runs again");
         assert_eq!((life.started_at, life.end, life.cause), (Some(20), None, None));
         assert!(!life.was_too_short);
     }
@@ -453,6 +513,7 @@ mod tests {
             reason: Some("?".into()),
             missing_since: Some(3),
             unneeded_since: Some(1),
+            moves: 1,
             ..planned(None)
         };
         assert_eq!(life, sent);
@@ -463,6 +524,7 @@ mod tests {
             state: Some("REFUSED".into()),
             reason: Some("no such partition".into()),
             end: Some((6, AllocationEnd::Refused)),
+            moves: 2,
             ..sent.clone()
         };
         assert_eq!(refused, expected);
@@ -473,6 +535,7 @@ mod tests {
             job: Some("8".into()),
             submitted_at: Some(7),
             missing_since: None,
+            moves: 2,
             ..sent.clone()
         };
         assert_eq!(submitted, expected);
@@ -485,22 +548,25 @@ mod tests {
             submitted_at: Some(8),
             expected_start: Some(900),
             missing_since: None,
+            moves: 2,
             ..sent
         };
         assert_eq!(life, pending);
         life.step(AllocationEvent::Seen(seen("PENDING", Some("10"))), 9).expect("it waits");
         assert_eq!(life, pending, "its id and the time stay");
-        life.step(AllocationEvent::Arrived("9".into()), 10).expect("it runs");
+        life.step(arrived("9"), 10).expect("it runs");
         let active = AllocationLife {
             status: AllocationStatus::Active,
             state: Some("RUNNING".into()),
             reason: None,
             started_at: Some(10),
             unneeded_since: None,
+            moves: 3,
             ..pending
         };
         assert_eq!(life, active);
-        life.step(AllocationEvent::Arrived("9".into()), 11).expect("a second runner");
+        life.step(arrived("9"), 11).expect("a second runner");
+        let active = AllocationLife { moves: 4, ..active };
         assert_eq!(life, active, "it runs since the first");
         life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 12).expect("it runs");
         let ended = AllocationLife {
@@ -510,6 +576,7 @@ mod tests {
             cause: Some(Cause::Walltime),
             end: Some((12, AllocationEnd::Left)),
             was_too_short: true,
+            moves: 5,
             ..active
         };
         assert_eq!(life, ended);
@@ -521,8 +588,75 @@ mod tests {
             reason: Some("Priority".into()),
             cause: None,
             end: None,
+            moves: 6,
             ..ended
         };
         assert_eq!(life, requeued);
+    }
+
+    #[test]
+    fn a_runner_of_an_earlier_life_of_the_allocation_does_not_arrive() {
+        let from = |job: &str, restarts| Arrival { job: job.into(), restarts };
+        let mut life = planned(None);
+        life.step(taken("a", 100), 1).expect("it waits to be sent");
+        life.step(AllocationEvent::Submitted("7".into()), 2).expect("it was sent");
+        // The batch system started it a second time, and that runner was quicker.
+        life.step(AllocationEvent::Arrived(from("7", Some(1))), 3).expect("it runs");
+        let before = life.clone();
+        for (late, origin) in [
+            (from("7", Some(0)), ArrivalOrigin::EarlierLife),
+            (from("8", Some(1)), ArrivalOrigin::OtherJob),
+            (from("8", Some(0)), ArrivalOrigin::OtherJob),
+        ] {
+            assert_eq!(life.origin(&late), origin);
+            life.step(AllocationEvent::Arrived(late), 4).expect_err("it is not of this life");
+        }
+        assert_eq!(life, before);
+        // Not every batch system tells, and runners on other nodes are of the same life.
+        for (restarts, known) in [(None, 1), (Some(1), 1), (Some(3), 3)] {
+            let told = from("7", restarts);
+            assert_eq!(life.origin(&told), ArrivalOrigin::ThisLife);
+            life.step(AllocationEvent::Arrived(told), 5).expect("it runs");
+            assert_eq!(life.restarts, Some(known));
+        }
+        let mut untold = planned(None);
+        untold.step(AllocationEvent::Arrived(from("7", None)), 1).expect("it runs");
+        assert_eq!(untold.origin(&from("7", Some(0))), ArrivalOrigin::ThisLife);
+    }
+
+    #[test]
+    fn what_makes_earlier_looks_meaningless_counts_as_a_move() {
+        let seen = || Sighting {
+            state: "PENDING".into(),
+            reason: None,
+            job: Some("7".into()),
+            expected_start: None,
+        };
+        let unsure = AllocationEvent::Undecided { submitter: "b".into(), message: "?".into() };
+        let over = || over(AllocationEnd::Left);
+        let mut life = planned(None);
+        for (event, moves) in [
+            (AllocationEvent::Unneeded, 0),
+            (taken("a", 100), 1),
+            (taken("b", 300), 2),
+            (unsure, 2),
+            (AllocationEvent::Missing, 2),
+            (AllocationEvent::Seen(seen()), 3),
+            (AllocationEvent::Seen(seen()), 3),
+            (AllocationEvent::Missing, 3),
+            (AllocationEvent::Requeued(seen()), 4),
+            (arrived("7"), 5),
+            (arrived("7"), 6),
+            (AllocationEvent::Seen(seen()), 6),
+            (AllocationEvent::Ended(over()), 7),
+            (AllocationEvent::Explained(over()), 7),
+            (AllocationEvent::Requeued(seen()), 8),
+        ] {
+            let kind = event.kind();
+            life.step(event, 1).expect("it can happen");
+            assert_eq!(life.moves, moves, "{kind:?}");
+        }
+        life.step(taken("c", 300), 1).expect_err("it was sent");
+        assert_eq!(life.moves, 8, "what cannot happen is no move");
     }
 }

@@ -29,10 +29,17 @@ pub enum Look {
 }
 
 impl AllocationLife {
-    /// What a look means. `is_missing`: the batch system answered and did not list it.
-    pub fn look(&self, verdict: &Verdict, is_missing: bool) -> Look {
+    /// What a look means. `is_missing`: the batch system answered and did not list it. `moves`: how
+    /// often the allocation had moved before the look began, where the client tells; what was seen
+    /// before the last move is about a state that is no more.
+    pub fn look(&self, verdict: &Verdict, is_missing: bool, moves: Option<i64>) -> Look {
+        if moves.is_some_and(|moves| moves != self.moves) {
+            return Look::Nothing;
+        }
         match self.status {
             AllocationStatus::Planned => Look::Nothing,
+            // It is on its way there, or its submitter was interrupted; the next one looks for it.
+            AllocationStatus::Submitting if is_missing => Look::Nothing,
             AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {
                 match verdict {
                     Verdict::Unknown { .. } if is_missing => Look::Missing,
@@ -190,29 +197,28 @@ mod tests {
             (ended(true), false),
             (ended(true), true),
         ];
+        use Look::{Explained, Missing, Nothing, Over, Seen, StartsAgain, Unknown, Waiting};
         let looks = |status, cause, ended_as| {
             let life = AllocationLife {
                 status,
-                array_task: None,
-                submission: None,
-                job: None,
-                state: None,
-                reason: None,
                 cause,
-                submitted_at: None,
-                expected_start: None,
-                started_at: None,
                 end: Some((1, ended_as)),
-                missing_since: None,
-                unneeded_since: None,
-                was_too_short: false,
+                moves: 3,
+                ..AllocationLife::planned(None)
             };
-            verdicts.clone().map(|(verdict, is_missing)| life.look(&verdict, is_missing))
+            verdicts.clone().map(|(verdict, is_missing)| {
+                let look = life.look(&verdict, is_missing, None);
+                assert_eq!(life.look(&verdict, is_missing, Some(3)), look);
+                let late = life.look(&verdict, is_missing, Some(2));
+                assert_eq!(late, Nothing, "it has moved since");
+                look
+            })
         };
-        use Look::{Explained, Missing, Nothing, Over, Seen, StartsAgain, Unknown, Waiting};
         let left = AllocationEnd::Left;
         assert_eq!(looks(Planned, None, left), [Nothing; 9]);
-        for status in [Submitting, Pending, Active] {
+        let on_its_way = [Unknown, Nothing, Waiting, Seen, Seen, Over, Nothing, Over, Nothing];
+        assert_eq!(looks(Submitting, None, left), on_its_way);
+        for status in [Pending, Active] {
             let expected = [Unknown, Missing, Waiting, Seen, Seen, Over, Over, Over, Over];
             assert_eq!(looks(status, None, left), expected, "{status}");
         }
@@ -237,19 +243,8 @@ mod tests {
         use AllocationStatus::{Active, Complete, Pending, Planned, Submitting};
         let life = |status, until: Option<i64>| AllocationLife {
             status,
-            array_task: None,
             submission: until.map(|until| Submission { by: "a".into(), until }),
-            job: None,
-            state: None,
-            reason: None,
-            cause: None,
-            submitted_at: None,
-            expected_start: None,
-            started_at: None,
-            end: None,
-            missing_since: None,
-            unneeded_since: None,
-            was_too_short: false,
+            ..AllocationLife::planned(None)
         };
         assert!(life(Planned, None).may_be_taken(0) && life(Submitting, None).may_be_taken(0));
         assert!(life(Submitting, Some(5)).may_be_taken(5));

@@ -31,6 +31,19 @@ impl Workflow {
         {
             return Some(different);
         }
+        // What rules gave to a job that has completed is not read again, and a map that waits for its
+        // items, perhaps once more after it had completed, does not run itself.
+        let may_fail =
+            |job: JobIx| self.jobs[job].status() != JobStatus::Completed && !self.gathers(job);
+        if let Some((job, rule)) = self.handlers.difference(&restored.handlers, may_fail) {
+            let uses = |flow: &Self| flow.handlers.uses(job, rule);
+            return Some(format!(
+                "memory and rows differ about rule {rule} of job {}: it gave {} and {} retries",
+                self.jobs[job].id,
+                uses(self),
+                uses(restored)
+            ));
+        }
         let (memory, rows) = (self.action_states(), restored.action_states());
         if memory != rows {
             return Some(format!(
@@ -76,6 +89,7 @@ impl Workflow {
             ),
             ("lost_retries", a.tries.lost == b.tries.lost),
             ("refunds", a.tries.refunds == b.tries.refunds),
+            ("attempts before", a.tries.before == b.tries.before),
             ("unmet", a.unmet == b.unmet),
             ("live", a.live() == b.live()),
             ("last", a.last == b.last || !matters || b.last.is_none()),

@@ -28,6 +28,18 @@ impl Handlers {
         self.uses.get(&(job, rule)).copied().unwrap_or(0)
     }
 
+    /// A job and a rule for which retries are counted otherwise over there.
+    pub fn difference(
+        &self,
+        other: &Self,
+        matters: impl Fn(JobIx) -> bool,
+    ) -> Option<(JobIx, usize)> {
+        let differs = |(job, rule): &&(JobIx, usize)| {
+            matters(*job) && self.uses(*job, *rule) != other.uses(*job, *rule)
+        };
+        self.uses.keys().chain(other.uses.keys()).filter(differs).min().copied()
+    }
+
     /// A rule gave a job a retry.
     pub fn count_use(&mut self, job: JobIx, rule: usize) {
         *self.uses.entry((job, rule)).or_default() += 1;
@@ -76,8 +88,15 @@ mod tests {
             [(a, 0), (a, 1), (b, 0), (b, 1)].map(|(j, r)| handlers.uses(j, r))
         };
         assert_eq!(uses(&handlers), [2, 1, 1, 0]);
+        let before = handlers.clone();
         handlers.take_back(a, 0);
         assert_eq!(uses(&handlers), [1, 1, 1, 0]);
+        let of_all = |_| true;
+        assert_eq!(before.difference(&before, of_all), None);
+        assert_eq!(before.difference(&handlers, of_all), Some((a, 0)));
+        assert_eq!(handlers.difference(&before, of_all), Some((a, 0)));
+        assert_eq!(handlers.difference(&before, |job| job != a), None);
+        assert_eq!(Handlers::new(Vec::new()).difference(&before, |job| job != a), Some((b, 0)));
         handlers.replace(Vec::new());
         handlers.forget(|job| job == a);
         assert_eq!(uses(&handlers), [0, 0, 1, 0]);

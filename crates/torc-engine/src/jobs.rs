@@ -53,18 +53,26 @@ pub struct Tries {
     pub lost: u32,
     /// Attempts that do not count against the user's rules (losses among them).
     pub refunds: u32,
+    /// The first so many were before the job started over in this run: nothing of them counts.
+    pub before: u32,
 }
 
 impl Tries {
     /// None so far.
     pub const fn none(run: i64) -> Self {
-        Self { number: 0, run, lost: 0, refunds: 0 }
+        Self { number: 0, run, lost: 0, refunds: 0, before: 0 }
     }
 
     /// The job starts over: no attempt so far counts.
     pub fn renew(&mut self) {
         self.refunds = self.number;
+        self.before = self.number;
         self.lost = 0;
+    }
+
+    /// The attempt of this run and number is one of those that count.
+    pub fn counts(&self, run: i64, number: u32) -> bool {
+        run == self.run && number > self.before
     }
 
     /// Attempts that count against the user's rules.

@@ -64,7 +64,8 @@ mod tests;
 
 pub use actions::{Action, NewAction};
 pub use allocation::{
-    AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Sighting, Submission,
+    AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Arrival, ArrivalOrigin,
+    Sighting, Submission,
 };
 pub use allocation_sight::{Doubt, Look, RunnerTrace, cause_for};
 pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
@@ -85,7 +86,7 @@ pub use order::{Estimate, FamilyTime, UNKNOWN_MS};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};
-pub use reset::{Adjustment, Because, Reason, Seeds};
+pub use reset::{Adjustment, Because, BurntAttempt, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
 pub use retry_memory::{AwaitedRetry, Lesson, RetryEnd};
 pub use revise::{ChangedJob, Revision};

@@ -145,6 +145,11 @@ impl Workflow {
             self.learn(index, (seconds * 1000.0).round() as u32, now);
         }
         self.record(Change::AttemptEnded(id, Box::new(end)));
+        // What is decided after a crash about an attempt that had ended is not in its row, which never
+        // changes: a restart could not count it. The number of the attempt bounds such retries.
+        if let Some(rule) = decision.rule.filter(|_| decision.next.is_some()) {
+            self.handlers.count_use(index, rule);
+        }
         self.settle_end(index, decision, facts, now)
     }
 
@@ -197,8 +202,10 @@ impl Workflow {
             // What was lost before its script had run must not run without it.
             let unfinished = self.jobs[index].rare.edit(|rare| rare.script.take());
             next.recovery = next.recovery.or(unfinished);
-            if let Some(rule) = decision.rule {
-                self.handlers.count_use(index, rule);
+            if next.origin == Origin::Revised {
+                // What the job was before spent nothing of what it is now.
+                self.jobs[index].tries.renew();
+                self.handlers.forget(|job| job == index);
             }
             let job = &mut self.jobs[index];
             job.tries.number += 1;
@@ -208,12 +215,8 @@ impl Workflow {
                     job.tries.refunds += 1;
                 }
                 Origin::Requeued => job.tries.refunds += 1,
-                // What the job was before spent nothing of what it is now.
-                Origin::Revised => {
-                    job.tries.refunds = job.tries.number - 1;
-                    job.tries.lost = 0;
-                }
                 Origin::Initial
+                | Origin::Revised
                 | Origin::Handler
                 | Origin::Classified
                 | Origin::Manual

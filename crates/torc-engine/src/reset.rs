@@ -51,6 +51,19 @@ impl fmt::Display for Reason {
     }
 }
 
+/// An attempt that its machine burnt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BurntAttempt {
+    /// Its row.
+    pub id: AttemptId,
+    /// Its run.
+    pub run: i64,
+    /// Its number.
+    pub number: u32,
+    /// The rule that retried it, if one did: that was no use of the rule.
+    pub rule: Option<usize>,
+}
+
 /// What a job gets from its next attempt on; what is absent stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Adjustment {
@@ -396,14 +409,14 @@ impl Workflow {
 
     /// An attempt turned out not to be its job's fault: it no longer counts against the user's
     /// rules, and a job that had failed with it gets another one from the budget for losses. Tells
-    /// whether it did. `rule` is the one that had retried it: that was no use of it.
-    pub fn refund(
-        &mut self,
-        index: JobIx,
-        attempt: AttemptId,
-        rule: Option<usize>,
-        now: i64,
-    ) -> bool {
+    /// whether it did. Of a job that has started over since then no attempt counts, and none is given
+    /// back.
+    pub fn refund(&mut self, index: JobIx, burnt: &BurntAttempt, now: i64) -> bool {
+        let BurntAttempt { id: attempt, run, number, rule } = *burnt;
+        let job = &self.jobs[index];
+        if run != self.run || !job.tries.counts(run, number) {
+            return false;
+        }
         if let Some(rule) = rule {
             self.handlers.take_back(index, rule);
         }

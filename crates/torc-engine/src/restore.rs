@@ -56,6 +56,8 @@ pub struct EndedRow {
     pub id: AttemptId,
     /// Its job.
     pub job: JobId,
+    /// Its number.
+    pub number: u32,
     /// What the rules decided.
     pub outcome: Option<Outcome>,
     /// The rule that matched.
@@ -131,7 +133,10 @@ impl Rows {
             if job.live().is_none() && job.script.as_ref() != row.script.as_deref() {
                 job.rare.edit(|rare| rare.script = row.script.map(|script| *script));
             }
-            if let (Some(Outcome::Retried), Some(rule)) = (row.outcome, row.rule) {
+            // What a rule gave before the job started over is forgotten.
+            if let (Some(Outcome::Retried), Some(rule)) = (row.outcome, row.rule)
+                && row.number > job.tries.before
+            {
                 workflow.restore_rule_use(index, rule);
             }
         }

@@ -85,6 +85,8 @@ struct Place {
     task: Option<i64>,
     /// CPUs that it has on this node.
     cpus: Option<i64>,
+    /// How often the batch system had started the job again before this time, where it tells.
+    restarts: Option<u32>,
 }
 
 impl Place {
@@ -99,6 +101,7 @@ impl Place {
 
     fn find(env: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| env(name).and_then(|value| value.parse::<i64>().ok());
+        let count = |name: &str| env(name).and_then(|value| value.parse::<u32>().ok());
         if let Some(job) = env("SLURM_JOB_ID") {
             let task = number("SLURM_ARRAY_TASK_ID");
             let id = match (env("SLURM_ARRAY_JOB_ID"), task) {
@@ -111,6 +114,8 @@ impl Place {
                 id,
                 task,
                 cpus: number("SLURM_CPUS_ON_NODE"),
+                // Not set the first time.
+                restarts: Some(count("SLURM_RESTART_COUNT").unwrap_or(0)),
             });
         }
         let with_task = |job: &str, task: Option<i64>| match task {
@@ -121,13 +126,16 @@ impl Place {
             // Grid Engine counts from 1 and says `undefined` outside of arrays.
             let task = number("SGE_TASK_ID").map(|task| task - 1);
             let id = with_task(&job, task);
-            return Some(Self { system: Kind::GridEngine, job, id, task, cpus: number("NSLOTS") });
+            let cpus = number("NSLOTS");
+            // It tells whether, not how often.
+            let restarts = count("RESTARTED").filter(|restarts| *restarts <= 1);
+            return Some(Self { system: Kind::GridEngine, job, id, task, cpus, restarts });
         }
         let job = env("PBS_JOBID")?;
         let task = number("PBS_ARRAY_INDEX");
         let digits: String = job.chars().take_while(char::is_ascii_digit).collect();
         let id = with_task(&digits, task);
-        Some(Self { system: Kind::Pbs, job, id, task, cpus: number("NCPUS") })
+        Some(Self { system: Kind::Pbs, job, id, task, cpus: number("NCPUS"), restarts: None })
     }
 }
 
@@ -213,6 +221,7 @@ pub async fn run(
         slurm_job_id: Some(place.id),
         node: Some(node),
         node_name: env("SLURMD_NODENAME"),
+        restarts: place.restarts,
     });
     let system = System::here().unwrap_or_else(|error| {
         tracing::warn!(error, "further allocations cannot be asked for from here");
@@ -367,6 +376,26 @@ mod tests {
             find(&[("PBS_JOBID", "14[1].pbs01"), ("PBS_ARRAY_INDEX", "1"), ("NCPUS", "2")]),
             Some((Kind::Pbs, "14_1".into(), Some(1), Some(2)))
         );
+    }
+
+    #[test]
+    fn batch_systems_tell_how_often_they_started_a_job_again() {
+        let find = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<(String, String)> =
+                pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            Place::find(move |name| pairs.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+                .and_then(|place| place.restarts)
+        };
+        assert_eq!(find(&[("SLURM_JOB_ID", "8")]), Some(0), "the first time it says nothing");
+        assert_eq!(find(&[("SLURM_JOB_ID", "8"), ("SLURM_RESTART_COUNT", "2")]), Some(2));
+        let engine = [("JOB_ID", "7"), ("SGE_ROOT", "/sge")];
+        assert_eq!(find(&engine), None);
+        for restarts in [0, 1] {
+            let told = restarts.to_string();
+            let with = [&engine[..], &[("RESTARTED", told.as_str())]].concat();
+            assert_eq!(find(&with), Some(restarts));
+        }
+        assert_eq!(find(&[("PBS_JOBID", "14.pbs01")]), None);
     }
 
     #[tokio::test]

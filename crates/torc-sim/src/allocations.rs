@@ -6,7 +6,8 @@ use crate::tables::{AllocationRow, Write};
 use crate::wire::{Answer, Inside, Seen, Sent};
 use torc_engine::commands::StepAllocation;
 use torc_engine::{
-    AllocationEvent, AllocationLife, AllocationOver, Look, Process, RunnerTrace, Sighting,
+    AllocationEvent, AllocationLife, AllocationOver, Arrival, ArrivalOrigin, Look, Process,
+    RunnerTrace, Sighting,
 };
 use torc_model::api::ErrorCode;
 use torc_model::ids::RunnerId;
@@ -27,22 +28,7 @@ impl Server {
         if self.working.allocations.iter().any(is_open) {
             return Ok(Answer::Refused(ErrorCode::TooManyAllocations));
         }
-        let life = AllocationLife {
-            status: AllocationStatus::Planned,
-            array_task: None,
-            submission: None,
-            job: None,
-            state: None,
-            reason: None,
-            cause: None,
-            submitted_at: None,
-            expected_start: None,
-            started_at: None,
-            end: None,
-            missing_since: None,
-            unneeded_since: None,
-            was_too_short: false,
-        };
+        let life = AllocationLife::planned(None);
         let row = AllocationRow { flow: self.scenario.slots[slot].flow, slot, life };
         self.put(Write::Allocation(self.working.allocations.len(), Box::new(row)))?;
         Ok(Answer::Done)
@@ -101,21 +87,27 @@ impl Server {
         Ok(Answer::Done)
     }
 
-    /// A runner reports from inside an allocation, before it is registered. False: another batch job
-    /// is this allocation.
-    pub(crate) fn runner_arrived(&mut self, inside: Inside, now: i64) -> Result<bool, Broken> {
-        let Some(row) = self.working.allocations.get(inside.allocation) else { return Ok(false) };
-        let job = inside.job.to_string();
-        let is_other = row.life.job.as_ref().is_some_and(|known| *known != job);
-        if is_other {
-            return Ok(false);
+    /// A runner reports from inside an allocation, before it is registered. An error: it may not.
+    pub(crate) fn runner_arrived(
+        &mut self,
+        inside: Inside,
+        now: i64,
+    ) -> Result<Result<(), ErrorCode>, Broken> {
+        let Some(row) = self.working.allocations.get(inside.allocation) else {
+            return Ok(Err(ErrorCode::NotFound));
+        };
+        let arrival = Arrival { job: inside.job.to_string(), restarts: Some(inside.restarts) };
+        match row.life.origin(&arrival) {
+            ArrivalOrigin::ThisLife => {}
+            ArrivalOrigin::OtherJob => return Ok(Err(ErrorCode::DuplicateAllocation)),
+            ArrivalOrigin::EarlierLife => return Ok(Err(ErrorCode::RunnerEnded)),
         }
         // The batch system started it again: the runner of its earlier life is gone.
         for runner in self.working.runners_in(inside.allocation) {
             self.end_runner(runner, &lost(Cause::Lost, "its allocation was started again"), now)?;
         }
-        self.step(inside.allocation, AllocationEvent::Arrived(job), now)?;
-        Ok(true)
+        self.step(inside.allocation, AllocationEvent::Arrived(arrival), now)?;
+        Ok(Ok(()))
     }
 
     /// A runner has left in good order; with the last one its allocation is over.
@@ -137,7 +129,7 @@ impl Server {
         for item in seen {
             let id = item.allocation;
             let Some(row) = self.working.allocations.get(id) else { continue };
-            let mut look = row.life.look(&item.verdict, item.is_missing);
+            let mut look = row.life.look(&item.verdict, item.is_missing, Some(item.moves));
             let mut verdict = item.verdict.clone();
             if look == Look::Missing && self.sabotage == Some(Sabotage::MissingIsOver) {
                 (look, verdict) = (Look::Over, Verdict::Ended(AllocationEnding::vanished()));

@@ -14,6 +14,9 @@ const ROUND: i64 = 8_000;
 /// Between two looks at the batch system.
 const LOOK: i64 = 12_000;
 
+/// A slow answer of the batch system takes this long at most.
+const SLOW_LOOK: i64 = 60_000;
+
 /// An allocation that was not listed for this long is taken for forgotten.
 const VANISHED: i64 = 60_000;
 
@@ -40,6 +43,8 @@ pub struct Job {
     pub slot: usize,
     /// Where it stands.
     pub state: State,
+    /// How often it was started.
+    pub starts: u32,
 }
 
 /// The batch system.
@@ -128,7 +133,7 @@ impl World {
         }
         let Some(row) = self.server.durable.allocations.get(allocation) else { return };
         let (slot, id) = (row.slot, self.batch.jobs.len() as i64 + 1);
-        self.batch.jobs.insert(id, Job { allocation, slot, state: State::Waiting });
+        self.batch.jobs.insert(id, Job { allocation, slot, state: State::Waiting, starts: 0 });
         self.note(|_| format!("the batch system has allocation {allocation} as job {id}"));
         // By time alone: a clock that was set may have ended a submitter's lease too soon.
         if self.batch.of(allocation).count() > 1 && self.scenario.faults.clock_jump == 0 {
@@ -162,8 +167,10 @@ impl World {
         let incarnation = self.runners[job.slot].incarnation + 1;
         if let Some(job) = self.batch.jobs.get_mut(&id) {
             job.state = State::Running(incarnation);
+            job.starts += 1;
         }
-        self.start_runner(job.slot, Some(Inside { allocation: job.allocation, job: id }));
+        let Job { allocation, slot, starts: restarts, .. } = job;
+        self.start_runner(slot, Some(Inside { allocation, job: id, restarts }));
     }
 
     /// The runner process of a place in a batch system is gone: the batch job is over, or starts
@@ -191,7 +198,7 @@ impl World {
         let mut seen = Vec::new();
         for id in 0..self.server.durable.allocations.len() {
             let life = &self.server.durable.allocations[id].life;
-            let (status, missing) = (life.status, life.missing_since);
+            let (status, missing, moves) = (life.status, life.missing_since, life.moves);
             let (own, wall) = (life.job.clone(), self.now + self.server.clock_offset);
             if !matches!(
                 status,
@@ -224,10 +231,13 @@ impl World {
                 }
                 Some((_, job)) => (verdict_of(job.state, self.now), false),
             };
-            seen.push(Seen { allocation: id, verdict, is_missing });
+            seen.push(Seen { allocation: id, verdict, is_missing, moves });
         }
         if !seen.is_empty() {
-            self.send(Client::Looker, Rc::new(Request::Observed(seen)));
+            // A batch system may take its time with an answer.
+            let is_slow = !self.is_calm && self.rng.chance(100);
+            let told = self.now + if is_slow { self.rng.range(1_000, SLOW_LOOK) } else { 0 };
+            self.plan(told, Event::Looked(Rc::new(Request::Observed(seen))));
         }
         if self.is_calm && self.now > self.scenario.faults.until + KNOWN_WITHIN {
             self.check_allocations();

@@ -3,10 +3,9 @@
 
 use crate::sabotage::Sabotage;
 use crate::server::{Broken, Server, workflow_id};
-use crate::tables::AttemptRow;
 use std::collections::BTreeMap;
 use torc_engine::commands::{DropItems, QuarantineRunner, RetryItems};
-use torc_engine::{Burnt, FoundItems, ItemDifference, JobIx, NewItem, On, Refused};
+use torc_engine::{Burnt, BurntAttempt, FoundItems, ItemDifference, JobIx, NewItem, On, Refused};
 use torc_model::api::CompletionReport;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, RunnerId, WorkflowId};
@@ -78,13 +77,12 @@ impl Server {
         now: i64,
     ) -> Result<(), Broken> {
         let Burnt { attempts, quarantine: kept } = burnt;
-        let rule = |attempt: AttemptId| {
-            let row = self.working.attempt(attempt);
-            let retried = row.filter(|row| row.outcome() == Some(Outcome::Retried));
-            retried.and_then(AttemptRow::rule)
+        let burnt_attempt = |(job, id)| {
+            let row = self.working.attempt(id)?;
+            let rule = row.rule().filter(|_| row.outcome() == Some(Outcome::Retried));
+            Some((job, BurntAttempt { id, run: row.run, number: row.number, rule }))
         };
-        let burnt = attempts.into_iter().map(|(job, attempt)| (job, attempt, rule(attempt)));
-        let burnt = burnt.collect();
+        let burnt = attempts.into_iter().filter_map(burnt_attempt).collect();
         let done = self.handle(QuarantineRunner { runner, workflow, kept, burnt }, now)?;
         done.map_err(|refused| refused.message)
     }

@@ -449,9 +449,9 @@ impl Server {
         }
         let flow = self.scenario.slots[slot].flow;
         if let Some(inside) = inside
-            && !self.runner_arrived(inside, now)?
+            && let Err(code) = self.runner_arrived(inside, now)?
         {
-            return Ok(Answer::Refused(ErrorCode::DuplicateAllocation));
+            return Ok(Answer::Refused(code));
         }
         let row = RunnerRow {
             flow,

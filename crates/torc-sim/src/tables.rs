@@ -775,7 +775,14 @@ impl Tables {
             .map(|a| {
                 let script = a.unrun_script().cloned().map(Box::new);
                 let rule = a.rule().filter(|_| !a.is_refunded);
-                EndedRow { id: a.id, job: a.job, outcome: a.outcome(), rule, script }
+                EndedRow {
+                    id: a.id,
+                    job: a.job,
+                    number: a.number,
+                    outcome: a.outcome(),
+                    rule,
+                    script,
+                }
             });
         let end = |a: &&AttemptRow| {
             let index = row.find(a.job)?;

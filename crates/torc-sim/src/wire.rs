@@ -68,6 +68,8 @@ pub struct Inside {
     pub allocation: usize,
     /// The batch job.
     pub job: i64,
+    /// How often the batch system had started it before.
+    pub restarts: u32,
 }
 
 /// How a submission went.
@@ -90,6 +92,8 @@ pub struct Seen {
     pub verdict: slurm::Verdict,
     /// The batch system answered and did not list it.
     pub is_missing: bool,
+    /// How often it had moved, as the client knew before it looked.
+    pub moves: i64,
 }
 
 /// What comes to the server.

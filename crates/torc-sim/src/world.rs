@@ -97,6 +97,8 @@ pub enum Event {
     BatchStart(i64),
     /// A client looks at the batch system.
     Look,
+    /// It tells the server what it saw.
+    Looked(Rc<Request>),
     /// A user looks after what waits for people.
     Tend,
     /// Faults stop.
@@ -497,6 +499,7 @@ impl World {
             Event::Sbatch(client, name, allocation) => self.on_sbatch(client, &name, allocation),
             Event::BatchStart(job) => self.on_batch_start(job),
             Event::Look => self.on_look(),
+            Event::Looked(request) => drop(self.send(Client::Looker, request)),
             Event::WaitOver(call) => {
                 if let Some(at) = self.calls.waiting.iter().position(|waiting| waiting.call == call)
                 {

@@ -6,6 +6,7 @@ mod forecasts;
 mod kept_runners;
 mod learning;
 mod maps;
+mod refunds;
 mod revisions;
 mod runners;
 mod workflows;

@@ -235,11 +235,12 @@ fn refused<T>(result: Result<T, Refused>) -> String {
 fn line(change: &Change) -> String {
     match change {
         Change::Job { id, status, reason, tries, own_ms } => {
-            let Tries { number, run, lost, refunds } = tries;
+            let Tries { number, run, lost, refunds, before } = tries;
+            let before = if *before > 0 { format!(" before {before}") } else { String::new() };
             let reason = reason.map_or(String::new(), |reason| format!(" ({})", reason.as_str()));
             let own = own_ms.map_or(String::new(), |ms| format!(" own {ms}"));
             format!(
-                "job {id} {status}{reason} #{number} run {run} lost {lost} refunds {refunds}{own}"
+                "job {id} {status}{reason} #{number} run {run} lost {lost} refunds {refunds}{before}{own}"
             )
         }
         Change::AttemptEnded(id, end) => {

@@ -99,14 +99,15 @@ fn retries_verdicts_and_refunds_follow_their_rules() {
     c.end(0, Some(Cause::Exit), 3);
     // A machine was to blame: a loss, of which one is allowed.
     let attempt = c.flow.job(ix(0)).last().expect("it ended");
-    say!(c, c.flow.refund(ix(0), AttemptId(attempt.0 - 1), None, c.now));
+    let burnt = |id, rule| BurntAttempt { id, run: 1, number: 3, rule };
+    say!(c, c.flow.refund(ix(0), &burnt(AttemptId(attempt.0 - 1), None), c.now));
     c.note("an earlier attempt is refunded");
-    say!(c, c.flow.refund(ix(0), attempt, Some(0), c.now));
+    say!(c, c.flow.refund(ix(0), &burnt(attempt, Some(0)), c.now));
     c.note("the last attempt is refunded");
     c.claim(1, 4);
     c.end(0, Some(Cause::Exit), 3);
     let attempt = c.flow.job(ix(0)).last().expect("it ended");
-    say!(c, c.flow.refund(ix(0), attempt, None, c.now));
+    say!(c, c.flow.refund(ix(0), &burnt(attempt, None), c.now));
     c.note("no loss is left");
     c.end(2, Some(Cause::Timeout), 9);
     c.flow.again(ix(2), Origin::Recovered, c.now);

@@ -25,7 +25,7 @@ fn row(id: i64, status: JobStatus, parents: &[usize]) -> JobRow {
     JobRow {
         job: but(new, |job| job.class.uses = vec!["licence".into()]),
         status,
-        tries: Tries { number: 1, run: 1, lost: 0, refunds: 0 },
+        tries: Tries { number: 1, ..Tries::none(1) },
         held_back: false,
         reason: None,
         afterwards: None,
@@ -44,7 +44,14 @@ fn live(id: i64, job: i64, held: Option<Held>) -> LiveRow {
 }
 
 fn ended(id: i64, job: i64) -> EndedRow {
-    EndedRow { id: AttemptId(id), job: JobId(job), outcome: None, rule: None, script: None }
+    EndedRow {
+        id: AttemptId(id),
+        job: JobId(job),
+        number: 1,
+        outcome: None,
+        rule: None,
+        script: None,
+    }
 }
 
 fn rows(jobs: Vec<JobRow>, live: Vec<LiveRow>, ended: Vec<EndedRow>) -> Rows {
@@ -89,7 +96,10 @@ fn what_is_stored_is_what_comes_back() {
         row(5, Pending, &[]),
         row(6, Blocked, &[3, 4]),
         JobRow { reason: Some(StatusReason::CanceledByUser), ..row(7, Canceled, &[]) },
-        JobRow { tries: Tries { number: 1, run: 3, lost: 0, refunds: 1 }, ..row(8, Blocked, &[3]) },
+        JobRow {
+            tries: Tries { number: 1, refunds: 1, ..Tries::none(3) },
+            ..row(8, Blocked, &[3])
+        },
         row(9, Failed, &[]),
         JobRow { reason: Some(StatusReason::Removed), ..row(10, Disabled, &[]) },
         row(11, Ready, &[]),
@@ -154,7 +164,7 @@ fn what_is_stored_is_what_comes_back() {
     say!(c, format!("{:?}", c.flow.difference(&rows.clone().restore())));
     // Each kind of row that says otherwise is noticed.
     type Change = fn(&mut Rows);
-    let others: [(&str, Change); 11] = [
+    let others: [(&str, Change); 13] = [
         ("run", |rows| rows.run = 4),
         ("canceled", |rows| rows.canceled = true),
         ("status", |rows| (rows.jobs[6].status, rows.jobs[8].status) = (Failed, Canceled)),
@@ -163,6 +173,8 @@ fn what_is_stored_is_what_comes_back() {
         ("class", |rows| rows.jobs[1].job.class.cpus = 5),
         ("lost", |rows| rows.jobs[1].tries.lost = 1),
         ("refunds", |rows| rows.jobs[1].tries.refunds = 1),
+        ("before", |rows| rows.jobs[6].tries.before = 1),
+        ("rule", |rows| rows.ended[0].outcome = None),
         ("attempt", |rows| rows.live[0].number = 3),
         ("reason", |rows| rows.jobs[6].reason = None),
         ("action", |rows| rows.actions[0].state = ActionState::Executed),

@@ -1,7 +1,7 @@
 //! Runners: they come, tell that they are alive, leave or are found dead; people order them about.
 
 use crate::engine::{Command, Engine, Turn, Wakes};
-use crate::{Holdup, KnownRunner, Lost, Quarantine, Refused, RunnerEvent, unwritten};
+use crate::{BurntAttempt, Holdup, KnownRunner, Lost, Quarantine, Refused, RunnerEvent, unwritten};
 use torc_model::api::{Evidence, Heartbeat, HeartbeatAnswer};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{Cause, EvidenceSource, RunnerOrder};
@@ -171,8 +171,8 @@ pub struct QuarantineRunner {
     pub workflow: WorkflowId,
     /// Why, and until when.
     pub kept: Quarantine,
-    /// The attempts, each with the rule that retried it.
-    pub burnt: Vec<(JobId, AttemptId, Option<usize>)>,
+    /// The attempts, each with its job.
+    pub burnt: Vec<(JobId, BurntAttempt)>,
 }
 
 impl Command for QuarantineRunner {
@@ -189,9 +189,9 @@ impl Command for QuarantineRunner {
         }
         let again = turn.on(id, |workflow, _, now| {
             let mut again = 0;
-            for (job, attempt, rule) in &burnt {
+            for (job, attempt) in &burnt {
                 let Some(index) = workflow.find(*job) else { continue };
-                again += usize::from(workflow.refund(index, *attempt, *rule, now));
+                again += usize::from(workflow.refund(index, attempt, now));
             }
             again
         })?;

@@ -400,6 +400,10 @@ pub struct RunnerScheduler {
     pub node: Option<i64>,
     /// Name of its node.
     pub node_name: Option<String>,
+    /// How often the batch system had started the allocation again before it started this runner, where
+    /// it tells: of two runners on one node the one with less is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
 }
 
 /// A runner as lists show it.

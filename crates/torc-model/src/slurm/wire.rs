@@ -66,6 +66,10 @@ pub struct AllocationView {
     pub was_too_short: bool,
     /// Runners alive in it.
     pub runners: i64,
+    /// Grows with everything that makes an earlier look at Slurm meaningless; who tells what was seen
+    /// names it.
+    #[serde(default)]
+    pub moves: i64,
 }
 
 /// What an allocation costs and what it was good for.
@@ -235,6 +239,10 @@ pub struct Observation {
     /// When Slurm plans to start it, ms since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_ms: Option<i64>,
+    /// The allocation's `moves` before Slurm was asked: if it has moved since, what was seen says
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<i64>,
 }
 
 /// What followed from what was seen.

@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use torc_engine::commands::{EndRunner, EndSchedule, LookAfterReadyJobs};
 use torc_engine::{
-    AllocationEvent, AllocationOver, JobIx, Look, Lost, On, Process, RunnerTrace, Sighting,
-    cause_for,
+    AllocationEvent, AllocationOver, Arrival, ArrivalOrigin, JobIx, Look, Lost, On, Process,
+    RunnerTrace, Sighting, cause_for,
 };
 use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
@@ -396,14 +396,26 @@ pub fn runner_arrived(
     let Some(id) = scheduler.allocation_id else { return Ok(()) };
     let row = find(tx, id)?.filter(|a| a.workflow_id == workflow);
     let row = row.ok_or_else(|| Refusal::not_found("allocation", id))?;
+    let life = life_of(tx, id)?.ok_or_else(|| Refusal::not_found("allocation", id))?;
     let job = scheduler.slurm_job_id.as_deref().unwrap_or_default();
-    if let Some(known) = &row.slurm_job_id
-        && known != job
-    {
-        let message = format!("allocation {id} is Slurm job {known}, not {job}");
-        return Err(Refusal::conflict(ErrorCode::DuplicateAllocation, message)
-            .hint("it was submitted twice; this one is not needed and ends")
-            .into());
+    let arrival = Arrival { job: job.to_owned(), restarts: scheduler.restarts };
+    match life.origin(&arrival) {
+        ArrivalOrigin::ThisLife => {}
+        ArrivalOrigin::OtherJob => {
+            let known = life.job.as_deref().unwrap_or_default();
+            let message = format!("allocation {id} is Slurm job {known}, not {job}");
+            return Err(Refusal::conflict(ErrorCode::DuplicateAllocation, message)
+                .hint("it was submitted twice; this one is not needed and ends")
+                .into());
+        }
+        ArrivalOrigin::EarlierLife => {
+            let message = format!(
+                "allocation {id} (Slurm job {job}) was started again since this runner began"
+            );
+            return Err(Refusal::conflict(ErrorCode::RunnerEnded, message)
+                .hint("its successor has registered; this one is not needed and ends")
+                .into());
+        }
     }
     // Slurm started the allocation again: the runner of its earlier life on this node is gone.
     for runner in runners_of(tx, &row)? {
@@ -422,7 +434,7 @@ pub fn runner_arrived(
             runners::end_runner(tx, gone)?;
         }
     }
-    step(tx, workflow, id, AllocationEvent::Arrived(job.to_owned()))?;
+    step(tx, workflow, id, AllocationEvent::Arrived(arrival))?;
     let data = value!({"allocation_id": id, "slurm_job_id": job});
     tx.tell(workflow, EventKind::AllocationStarted, None, data)
 }
@@ -567,7 +579,7 @@ pub fn observe(
     for item in &seen.items {
         let Some(life) = life_of(tx, item.id)? else { continue };
         let Some(row) = find(tx, item.id)? else { continue };
-        match (life.look(&item.verdict, item.is_missing), &item.verdict) {
+        match (life.look(&item.verdict, item.is_missing, item.moves), &item.verdict) {
             (Look::Nothing, _) => {}
             (Look::Explained | Look::StartsAgain, _) => {
                 last_words::hear(tx, &row, item, &mut view)?;

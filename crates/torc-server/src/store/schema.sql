@@ -139,6 +139,8 @@ CREATE TABLE job (
     -- Retries that did not count against the user's rules (losses, stops, checkpoints), in this run.
     lost_retries INTEGER NOT NULL DEFAULT 0,
     refunds INTEGER NOT NULL DEFAULT 0,
+    -- The first so many attempts of this run were before the job started over: nothing of them counts.
+    attempts_before INTEGER NOT NULL DEFAULT 0,
     -- JSON of plan::JobExtra; NULL when all is default.
     extra TEXT,
     -- A map that has found its items; an item that no longer exists.
@@ -266,6 +268,7 @@ CREATE TABLE compute_node (
     slurm_job_id TEXT,
     node INTEGER,
     node_name TEXT,
+    restarts INTEGER,
     label TEXT,
     capacity TEXT NOT NULL,
     output_dir TEXT NOT NULL,
@@ -539,6 +542,10 @@ CREATE TABLE scheduled_compute_node (
     unneeded_since_ms INTEGER,
     -- Its jobs ran until its time was over, and none of them came to an end of its own.
     was_too_short INTEGER NOT NULL DEFAULT 0 CHECK (was_too_short IN (0, 1)),
+    -- How often the batch system had started it again before its present life, where it told.
+    restarts INTEGER,
+    -- Grows with everything that makes an earlier look at the batch system meaningless.
+    moves INTEGER NOT NULL DEFAULT 0,
     CHECK ((ended_ms IS NULL) = (status <> 'complete')),
     CHECK ((ended_as IS NULL) = (status <> 'complete')),
     CHECK (status <> 'submitting' OR (submitter IS NOT NULL AND submit_until_ms IS NOT NULL))

@@ -17,7 +17,7 @@ pub const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id,
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
     n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
-     AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms
+     AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms, n.moves
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
 
 pub fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
@@ -48,6 +48,7 @@ pub fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         runners: row.get(22)?,
         expected_start_ms: row.get(24)?,
         ended_as: ended_as(row, 23)?,
+        moves: row.get(25)?,
     })
 }
 
@@ -112,7 +113,8 @@ pub fn plan(db: &Connection, new: &PlannedAllocations<'_>, now: i64) -> rusqlite
 
 /// What the engine keeps of an allocation.
 const LIFE: &str = "SELECT id, status, array_task, submitter, submit_until_ms, slurm_job_id, state, reason, cause,
-    submitted_ms, expected_start_ms, started_ms, ended_ms, ended_as, missing_since_ms, unneeded_since_ms, was_too_short
+    submitted_ms, expected_start_ms, started_ms, ended_ms, ended_as, missing_since_ms, unneeded_since_ms, was_too_short,
+    restarts, moves
     FROM scheduled_compute_node";
 
 fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
@@ -132,6 +134,8 @@ fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
         missing_since: row.get(14)?,
         unneeded_since: row.get(15)?,
         was_too_short: row.get(16)?,
+        restarts: row.get(17)?,
+        moves: row.get(18)?,
     };
     Ok((row.get(0)?, life))
 }
@@ -140,7 +144,8 @@ pub fn write(db: &Connection, id: i64, life: &AllocationLife) -> rusqlite::Resul
     let mut update = db.prepare_cached(
         "UPDATE scheduled_compute_node SET status = ?2, submitter = ?3, submit_until_ms = ?4, slurm_job_id = ?5,
          state = ?6, reason = ?7, cause = ?8, submitted_ms = ?9, expected_start_ms = ?10, started_ms = ?11, ended_ms = ?12,
-         ended_as = ?13, missing_since_ms = ?14, unneeded_since_ms = ?15, was_too_short = ?16 WHERE id = ?1",
+         ended_as = ?13, missing_since_ms = ?14, unneeded_since_ms = ?15, was_too_short = ?16, restarts = ?17,
+         moves = ?18 WHERE id = ?1",
     )?;
     update.execute(params![
         id,
@@ -159,6 +164,8 @@ pub fn write(db: &Connection, id: i64, life: &AllocationLife) -> rusqlite::Resul
         life.missing_since,
         life.unneeded_since,
         life.was_too_short,
+        life.restarts,
+        life.moves,
     ])?;
     Ok(())
 }

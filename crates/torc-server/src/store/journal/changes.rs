@@ -52,7 +52,7 @@ pub fn write(
             Change::Job { id, status, reason, tries, own_ms } => {
                 db.prepare_cached(
                     "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6,
-                        attempt_run = ?7, estimate_ms = ?8 WHERE id = ?1",
+                        attempt_run = ?7, estimate_ms = ?8, attempts_before = ?9 WHERE id = ?1",
                 )?
                 .execute(params![
                     id.0,
@@ -62,7 +62,8 @@ pub fn write(
                     tries.lost,
                     tries.refunds,
                     tries.run,
-                    own_ms
+                    own_ms,
+                    tries.before
                 ])?;
                 wakes.work |= status == JobStatus::Ready;
             }

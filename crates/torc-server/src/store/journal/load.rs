@@ -227,7 +227,7 @@ fn jobs(
                 j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
                 coalesce(j.num_cpus, r.num_cpus, 1), coalesce(j.num_gpus, r.num_gpus, 0), coalesce(r.num_nodes, 1),
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
-                j.afterwards, j.attempt_run, j.family, j.estimate_ms
+                j.afterwards, j.attempt_run, j.family, j.estimate_ms, j.attempts_before
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          WHERE j.workflow_id = ?1 ORDER BY j.id",
     )?;
@@ -262,6 +262,7 @@ fn jobs(
                 run: row.get(19)?,
                 lost: row.get(9)?,
                 refunds: row.get(10)?,
+                before: row.get(22)?,
             },
             held_back: row.get(8)?,
             reason: reason.as_deref().and_then(StatusReason::parse),
@@ -332,7 +333,7 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome,
             iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule),
-            a.recovery, a.script IS NOT NULL AND a.detail IS NOT 'recovery_script'
+            a.recovery, a.script IS NOT NULL AND a.detail IS NOT 'recovery_script', a.attempt_id
          FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
@@ -343,6 +344,7 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
         Ok(EndedRow {
             id: AttemptId(row.get(0)?),
             job: JobId(row.get(1)?),
+            number: row.get(6)?,
             outcome: row.get::<_, Option<String>>(2)?.as_deref().and_then(Outcome::parse),
             rule: row.get::<_, Option<i64>>(3)?.map(|rule| rule as usize),
             script: script.as_deref().map(parse).transpose()?.map(Box::new),

@@ -55,8 +55,8 @@ pub fn insert_runner(
     db.prepare_cached(
         "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
          capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
-         node, node_name, disown_seconds, pool_runner_id, ended_ms, end_reason)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+         node, node_name, disown_seconds, pool_runner_id, ended_ms, end_reason, restarts)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
     )?
     .insert(params![
         workflow.0,
@@ -81,6 +81,7 @@ pub fn insert_runner(
         runner.pool.map(|pool| pool.0),
         ended,
         why,
+        scheduler.restarts,
     ])
     .map(RunnerId)
 }

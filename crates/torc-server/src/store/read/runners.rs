@@ -152,6 +152,7 @@ fn scheduler(row: &Row<'_>) -> rusqlite::Result<Option<RunnerScheduler>> {
         slurm_job_id: row.get("slurm_job_id")?,
         node: row.get("node")?,
         node_name: row.get("node_name")?,
+        restarts: row.get("restarts")?,
     };
     Ok((scheduler != RunnerScheduler::default()).then_some(scheduler))
 }

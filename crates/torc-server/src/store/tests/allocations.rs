@@ -75,6 +75,7 @@ impl Fixture {
             is_missing,
             before: None,
             expected_start_ms: None,
+            moves: None,
         }];
         self.store
             .observe_allocations(Observations { items, dry_run: false })
@@ -492,6 +493,7 @@ async fn nodes_count_in_a_forecast_from_when_slurm_plans_to_start_them() {
         is_missing: false,
         before: None,
         expected_start_ms: Some(start),
+        moves: None,
     };
     let seen = Observations { items: vec![item], dry_run: false };
     f.store.observe_allocations(seen).await.expect("observed");

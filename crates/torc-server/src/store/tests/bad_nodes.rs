@@ -116,6 +116,30 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     assert_eq!(f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL").await, 0);
 }
 
+/// The tests of the store compare memory and rows before each commit.
+#[tokio::test]
+async fn what_a_bad_node_burnt_before_a_reset_is_not_given_back() {
+    let mut f = Fixture::new(flat(12)).await;
+    let (good, bad) = (register_on(&f, "good").await, register_on(&f, "bad").await);
+    let work = claim_as(&mut f, good, vec![], 4).await.attempts;
+    let held = claim_as(&mut f, bad, vec![], 4).await.attempts;
+    claim_as(&mut f, good, work.iter().map(|p| ended(p, 0)).collect(), 0).await;
+    // Two failures, one of which a rule retried; then both jobs start over beside the others.
+    claim_as(&mut f, bad, held[..2].iter().map(|p| ended(p, 1)).collect(), 0).await;
+    let reset = torc_model::api::ResetRequest {
+        jobs: held[..2].iter().map(|packet| packet.job_name.clone()).collect(),
+        force: true,
+        ..Default::default()
+    };
+    f.store.reset_status(f.id, reset).await.expect("reset");
+    f.store.initialize(f.id, true).await.expect("initialized");
+    claim_as(&mut f, bad, vec![ended(&held[2], 1)], 0).await;
+    assert_eq!(f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL").await, 1);
+    assert_eq!(f.scalar("SELECT count(*) FROM refunded_attempt").await, 1, "the third one alone");
+    f.restart();
+    assert_eq!(claim_as(&mut f, good, vec![], 4).await.attempts.len(), 4);
+}
+
 #[tokio::test]
 async fn jobs_that_fail_everywhere_accuse_no_node() {
     let mut f = Fixture::new(flat(12)).await;

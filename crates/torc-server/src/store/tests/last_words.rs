@@ -61,6 +61,7 @@ impl Fixture {
             is_missing: false,
             before,
             expected_start_ms: None,
+            moves: None,
         }];
         self.store
             .observe_allocations(Observations { items, dry_run: false })

@@ -9,6 +9,7 @@ mod classify;
 mod crash_recovery;
 mod growth;
 mod last_words;
+mod late_reports;
 mod one_journal;
 mod parked_claims;
 mod pools;

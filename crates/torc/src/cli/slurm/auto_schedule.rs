@@ -260,6 +260,7 @@ mod tests {
             was_too_short: false,
             runners: 0,
             ended_as: None,
+            moves: 0,
         }
     }
 
