@@ -1,7 +1,7 @@
 //! Commands as the store sends them.
 
 use super::*;
-use crate::{Change, Limits};
+use crate::{Change, LimitUse, Limits};
 use crate::{
     Class, Clocks, Command, Done, Engine, JobIx, KnownRunner, LimitChange, Loaded, NewJob, On,
     RunnerChange, Scope, Wakes, Workflow,
@@ -167,6 +167,28 @@ fn a_workflow_takes_what_it_uses_of_limits_along_when_its_copy_is_dropped() {
     let done = engine.handle(RemoveLimit { name: "licence" }, AT);
     assert_eq!(done.changes, [Change::Limit(LimitChange::Removed("licence".into()))]);
     assert_eq!((done.about, engine.limits()), (None, &Limits::new()));
+}
+
+#[test]
+fn a_reserved_limit_stays_reserved_when_rows_are_read_again() {
+    let mut engine = engine();
+    let (scope, token_hash) = (Scope::Limit("licence".into()), "h".to_owned());
+    run(&mut engine, Reserve { scope, by: "ann", token_hash, ttl_ms: 3_000 });
+    assert_eq!(claim(&mut engine).attempts, []);
+    let flow = engine.workflow(FLOW).cloned().expect("it is loaded");
+    // A commit failed: rows tell how many licences there are, and of the reservation.
+    let licence = LimitUse { max: 1, ..LimitUse::default() };
+    engine.reread(Engine::restored(Loaded {
+        runners: engine.runners().clone(),
+        limits: Limits::from_iter([("licence".to_owned(), licence)]),
+        reservations: engine.reservations().clone(),
+        next_attempt: engine.next_attempt(),
+        next_job: engine.next_job(),
+    }));
+    engine.load(flow);
+    assert_eq!(claim(&mut engine).attempts, []);
+    run(&mut engine, ReleaseReservation { id: 1, token_hash: None });
+    assert_eq!(claim(&mut engine).attempts.len(), 1);
 }
 
 #[test]
