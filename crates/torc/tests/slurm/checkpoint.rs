@@ -10,7 +10,8 @@ save() {
     date +%s > "told_$1"
     for i in $(seq SAVING); do sleep 1; done
     echo saved > state
-    date +%s > saved
+    date +%s > saving
+    mv saving saved
     exit 42
 }
 trap 'save TERM' TERM
