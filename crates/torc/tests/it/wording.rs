@@ -104,8 +104,8 @@ const ROWS: [Row; 41] = [
     row(
         &["claims are paused"],
         &[(
-            "torc-server/src/store/reservations.rs",
-            "new jobs are paused by reservation {} ({}), at most {left} s more",
+            "torc-engine/src/commands/claims.rs",
+            "new jobs are paused by reservation {id} ({by}), at most {seconds} s more",
         )],
     ),
     row(&["is gone\\n"], &[("torc/src/cli/webhooks.rs", "deleted webhook {id}")]),
