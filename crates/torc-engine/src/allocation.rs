@@ -147,7 +147,7 @@ pub struct Arrival {
     /// The allocation's id in the batch system.
     pub job: String,
     /// How often the batch system had started it again when it started this runner, where it tells.
-    pub restarts: Option<u32>,
+    pub restarts: Option<i64>,
 }
 
 /// What an arrival says about the allocation that it is from.
@@ -259,7 +259,7 @@ pub struct AllocationLife {
     /// Another one like it would end like it.
     pub was_too_short: bool,
     /// How often the batch system had started it again before its present life, where it told.
-    pub restarts: Option<u32>,
+    pub restarts: Option<i64>,
     /// Grows with everything that makes an earlier look at the batch system meaningless.
     pub moves: i64,
 }

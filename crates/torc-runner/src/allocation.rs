@@ -86,7 +86,7 @@ struct Place {
     /// CPUs that it has on this node.
     cpus: Option<i64>,
     /// How often the batch system had started the job again before this time, where it tells.
-    restarts: Option<u32>,
+    restarts: Option<i64>,
 }
 
 impl Place {
@@ -101,7 +101,8 @@ impl Place {
 
     fn find(env: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| env(name).and_then(|value| value.parse::<i64>().ok());
-        let count = |name: &str| env(name).and_then(|value| value.parse::<u32>().ok());
+        let count =
+            |name: &str| env(name).and_then(|value| value.parse::<u32>().ok().map(i64::from));
         if let Some(job) = env("SLURM_JOB_ID") {
             let task = number("SLURM_ARRAY_TASK_ID");
             let id = match (env("SLURM_ARRAY_JOB_ID"), task) {

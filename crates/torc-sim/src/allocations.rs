@@ -96,7 +96,8 @@ impl Server {
         let Some(row) = self.working.allocations.get(inside.allocation) else {
             return Ok(Err(ErrorCode::NotFound));
         };
-        let arrival = Arrival { job: inside.job.to_string(), restarts: Some(inside.restarts) };
+        let arrival =
+            Arrival { job: inside.job.to_string(), restarts: Some(i64::from(inside.restarts)) };
         match row.life.origin(&arrival) {
             ArrivalOrigin::ThisLife => {}
             ArrivalOrigin::OtherJob => return Ok(Err(ErrorCode::DuplicateAllocation)),

@@ -403,7 +403,7 @@ pub struct RunnerScheduler {
     /// How often the batch system had started the allocation again before it started this runner, where
     /// it tells: of two runners on one node the one with less is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub restarts: Option<u32>,
+    pub restarts: Option<i64>,
 }
 
 /// A runner as lists show it.

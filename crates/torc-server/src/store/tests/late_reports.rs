@@ -17,7 +17,7 @@ async fn sent() -> Fixture {
 }
 
 /// A runner in the first allocation, which the batch system has started so often again.
-async fn register(f: &Fixture, restarts: Option<u32>) -> Result<RunnerId, Refusal> {
+async fn register(f: &Fixture, restarts: Option<i64>) -> Result<RunnerId, Refusal> {
     let request = RegisterRunner {
         workflow_id: f.id,
         key: format!("life {restarts:?}"),
