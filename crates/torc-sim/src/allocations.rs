@@ -130,7 +130,10 @@ impl Server {
         for item in seen {
             let id = item.allocation;
             let Some(row) = self.working.allocations.get(id) else { continue };
-            let mut look = row.life.look(&item.verdict, item.is_missing, Some(item.moves));
+            // Whatever the batch system said counts, also when the allocation has moved on since.
+            let based_on =
+                (self.sabotage != Some(Sabotage::SchedulerAlwaysRight)).then_some(item.moves);
+            let mut look = row.life.look(&item.verdict, item.is_missing, based_on);
             let mut verdict = item.verdict.clone();
             if look == Look::Missing && self.sabotage == Some(Sabotage::MissingIsOver) {
                 (look, verdict) = (Look::Over, Verdict::Ended(AllocationEnding::vanished()));

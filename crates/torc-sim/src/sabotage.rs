@@ -82,7 +82,7 @@ pub enum Sabotage {
     SubmittersUnbounded,
     /// An allocation that the batch system did not list once is over.
     MissingIsOver,
-    /// The batch system's word ends runners that have just spoken.
+    /// The batch system's word ends runners that have just spoken, also when it is an old one.
     SchedulerAlwaysRight,
     /// A restart forgets which runners are kept from work.
     QuarantineForgottenAtBoot,
