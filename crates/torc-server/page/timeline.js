@@ -99,7 +99,7 @@ export async function timeline(place) {
   function draw() {
     if (queued) return;
     queued = true;
-    requestAnimationFrame(() => { queued = false; if (data && !box.hidden) paint(); });
+    requestAnimationFrame(() => { queued = false; if (data && box.clientWidth > LEFT) paint(); });
   }
 
   function paint() {

