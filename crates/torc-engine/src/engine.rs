@@ -142,6 +142,7 @@ impl Engine {
     /// What was done so far is on disk.
     pub fn committed(&mut self) {
         self.runners.committed();
+        self.reservations.committed();
     }
 
     /// As rows say after something was taken back. What only memory knows of runners and
@@ -150,7 +151,7 @@ impl Engine {
         let known = std::mem::replace(self, rows);
         self.runners = known.runners.reread(std::mem::take(&mut self.runners));
         let fresh = std::mem::take(&mut self.reservations);
-        self.reservations = fresh.with_times_of(&known.reservations);
+        self.reservations = fresh.with_times_of(known.reservations);
     }
 
     /// A workflow that is loaded.

@@ -108,6 +108,8 @@ pub struct Clocks {
 pub struct Reservations {
     active: BTreeMap<Scope, Reservation>,
     next: i64,
+    /// As they were before they ended or got more time, as long as that is not on disk.
+    before_commit: Vec<Reservation>,
 }
 
 impl Default for Reservations {
@@ -119,21 +121,35 @@ impl Default for Reservations {
 impl Reservations {
     /// What a restart finds; `next` is the next free row.
     pub fn new(active: impl IntoIterator<Item = (Scope, Reservation)>, next: i64) -> Self {
-        Self { active: active.into_iter().collect(), next }
+        Self { active: active.into_iter().collect(), next, before_commit: Vec::new() }
     }
 
     /// As read from rows after what they said was taken back: one that was known before ends when
     /// it would have, whatever happened to the clock of its row.
-    pub fn with_times_of(mut self, before: &Self) -> Self {
+    pub fn with_times_of(mut self, known: Self) -> Self {
         for reservation in self.active.values_mut() {
             let is_same = |known: &&Reservation| {
                 (known.id, known.expires) == (reservation.id, reservation.expires)
             };
-            if let Some(known) = before.active.values().find(is_same) {
+            // Its end, or the time it was given, may be what was taken back.
+            if let Some(known) = known.active.values().chain(&known.before_commit).find(is_same) {
                 reservation.until = known.until;
             }
         }
+        // The rows may be those of a transaction that goes on, and fails as a whole in the end.
+        self.before_commit = known.before_commit;
         self
+    }
+
+    /// What was done so far is on disk.
+    pub fn committed(&mut self) {
+        self.before_commit.clear();
+    }
+
+    /// A reservation is about to end or to get more time, which may be taken back.
+    fn keep_times(&mut self, scope: &Scope) {
+        let kept = self.active.get(scope).filter(|r| !self.before_commit.contains(r)).cloned();
+        self.before_commit.extend(kept);
     }
 
     /// Makes a reservation, unless its scope has one. One whose time is over gives way.
@@ -155,6 +171,7 @@ impl Reservations {
             }
             let status = ReservationStatus::Expired;
             changes.push(ReservationChange::Ended { id: old.id, status, at: clocks.now });
+            self.keep_times(&scope);
         }
         let id = self.next;
         self.next += 1;
@@ -186,6 +203,7 @@ impl Reservations {
         clocks: Clocks,
     ) -> Result<ReservationChange, Refused> {
         let scope = self.held(id, Some(token_hash), clocks.uptime)?;
+        self.keep_times(&scope);
         if let Some(reservation) = self.active.get_mut(&scope) {
             reservation.until = clocks.uptime + ttl_ms;
             reservation.expires = clocks.now + ttl_ms;
@@ -201,6 +219,7 @@ impl Reservations {
         clocks: Clocks,
     ) -> Result<ReservationChange, Refused> {
         let scope = self.held(id, token_hash, clocks.uptime)?;
+        self.keep_times(&scope);
         self.active.remove(&scope);
         Ok(ReservationChange::Ended { id, status: ReservationStatus::Released, at: clocks.now })
     }
@@ -234,6 +253,7 @@ impl Reservations {
         let due = self.due(clocks.uptime, all);
         due.into_iter()
             .map(|(id, scope)| {
+                self.keep_times(&scope);
                 self.active.remove(&scope);
                 let status = ReservationStatus::Expired;
                 ReservationChange::Ended { id, status, at: clocks.now }
@@ -315,10 +335,54 @@ mod tests {
         };
         // The wall clock was set back by an hour since, so that the row seems to have long to go.
         let read = |expires| Reservations::new([(Scope::All, row(expires, 3_600_400))], 2);
-        assert_eq!(read(1_000_500).with_times_of(&known), known);
-        // More time that was taken back is none.
-        let other = read(1_000_400).with_times_of(&known);
+        assert_eq!(read(1_000_500).with_times_of(known.clone()), known);
+        // One of which nothing is known has the time that its row says.
+        let other = read(1_000_400).with_times_of(known);
         assert_eq!(other.next_end(0), Some(3_600_400));
+    }
+
+    /// The wall clock was set back by an hour since the reservation began, so that its row seems to
+    /// have that much more.
+    #[track_caller]
+    fn assert_ends_in_time(change: impl FnOnce(&mut Reservations)) {
+        let mut known = Reservations::default();
+        known.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
+        known.committed();
+        change(&mut known);
+        let row = Reservation {
+            id: 1,
+            reserved_by: "ann".into(),
+            token_hash: "h".into(),
+            until: 3_600_500,
+            expires: 1_000_500,
+        };
+        let read = || Reservations::new([(Scope::All, row.clone())], 2);
+        // The part of a request is taken back, then the whole transaction.
+        let again = read().with_times_of(known);
+        assert_eq!(again.next_end(0), Some(500));
+        assert_eq!(read().with_times_of(again).next_end(0), Some(500));
+    }
+
+    #[test]
+    fn a_reservation_whose_end_is_taken_back_ends_no_later_for_a_clock_that_was_set() {
+        assert_ends_in_time(|all| assert_eq!(all.expire(at(500), false).len(), 1));
+        assert_ends_in_time(|all| assert_eq!(all.expire(at(10), true).len(), 1));
+        assert_ends_in_time(|all| assert!(all.release(1, None, at(10)).is_ok()));
+        assert_ends_in_time(|all| assert!(all.renew(1, "h", 9_000, at(10)).is_ok()));
+        assert_ends_in_time(|all| {
+            let next = all.begin(Scope::All, ("bob", "i".into()), 9_000, at(600));
+            assert_eq!(next.map(|changes| changes.len()), Ok(2));
+        });
+    }
+
+    #[test]
+    fn what_is_on_disk_is_not_remembered_of_a_reservation() {
+        let mut all = Reservations::default();
+        all.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
+        all.release(1, None, at(1)).expect("it is active");
+        assert_ne!(all, Reservations::new([], 2));
+        all.committed();
+        assert_eq!(all, Reservations::new([], 2));
     }
 
     #[test]
@@ -370,6 +434,7 @@ mod tests {
         let released =
             ReservationChange::Ended { id: 3, status: ReservationStatus::Released, at: 1_000_411 };
         assert_eq!(all.release(3, None, at(411)), Ok(released));
+        all.committed();
         assert_eq!(all, Reservations::new([], 4));
     }
 }
