@@ -12,10 +12,12 @@
 //! 3. its environment names the runner ([`procfs::TAG`]), where a kernel refuses the mark;
 //! 4. it descends from a process of which that is true.
 
+mod awaited;
 pub mod ending;
 pub mod groups;
 pub mod mark;
 pub mod procfs;
 
+pub use awaited::{Awaited, is_awaited};
 pub use ending::{Ended, RunnerOwner, end, end_runners, freeze};
 pub use mark::Mark;

@@ -262,7 +262,10 @@ pub fn has_orphans(known: i32) -> bool {
 /// cannot be told cheaply.
 pub fn is_clean(known: &HashSet<i32>) -> bool {
     let own_group = sys::own_group();
-    let is_theirs = |pid: &i32| procfs::find_process(*pid).is_some_and(|p| p.group == own_group);
+    let is_theirs = |pid: &i32| {
+        torc_fence::is_awaited(*pid)
+            || procfs::find_process(*pid).is_some_and(|p| p.group == own_group)
+    };
     // Twice, because one look may miss a child when the guard has just been ended, and is waited
     // for.
     let looks = [procfs::own_children(), procfs::own_children()];
@@ -287,10 +290,10 @@ pub fn sweep(scanner: &ProcessScanner, order: SweepOrder) -> SweepMemory {
     let mut next = SweepMemory::default();
     let Ok(table) = scanner.table_since(now) else { return next };
     let mut doomed = Vec::new();
-    // What is in our own group was started by other parts of this program and is theirs to wait
-    // for.
+    // Other parts of this program wait for what is in our own group, or said to be awaited.
+    let is_theirs = |p: &Process| p.group == own_group || torc_fence::is_awaited(p.pid);
     for child in
-        table.children(own_pid).filter(|p| p.group != own_group && !order.leaders.contains(&p.pid))
+        table.children(own_pid).filter(|p| !is_theirs(p) && !order.leaders.contains(&p.pid))
     {
         let key = (child.pid, child.start);
         if child.is_zombie {

@@ -204,12 +204,13 @@ pub fn run(
         .process_group(0)
         .spawn()
         .map_err(|e| format!("failed to start `{program}`: {e}"))?;
+    let pid =
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("there is no process")?;
+    let _awaited = torc_fence::Awaited::new(pid.as_raw_nonzero().get());
     if let Some(mut stdin) = child.stdin.take() {
         // A program that does not read is content with its environment. A row is smaller than a pipe.
         let _ = stdin.write_all(payload.as_bytes());
     }
-    let pid =
-        i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("there is no process")?;
     let deadline = Instant::now() + limit;
     let ended = pidfd_open(pid, PidfdFlags::empty()).and_then(|fd| {
         loop {

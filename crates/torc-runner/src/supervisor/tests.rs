@@ -6,6 +6,7 @@ use crate::mailbox::{Inbox, mailbox};
 use crate::process::Sink;
 use crate::procfs;
 use std::collections::HashSet;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -406,6 +407,33 @@ fn a_background_helper_of_a_living_process_is_left_alone() {
         bench.exit(long_id);
         bench.supervisor.sweep_now();
         bench.until("the end of the orphan", |_| !is_alive(pid));
+    });
+}
+
+#[test]
+fn a_child_that_another_part_of_the_program_awaits_is_neither_ended_nor_reaped() {
+    alone("a_child_that_another_part_of_the_program_awaits_is_neither_ended_nor_reaped", || {
+        let mut bench = Bench::new();
+        let last = bench.order("true");
+        bench.run(last);
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let awaited = torc_fence::Awaited::new(pid);
+        let none = HashSet::new();
+        assert_eq!(cleanup::is_clean(&none), procfs::own_children().is_some());
+        let leader = bench.order(&format!("{ORPHAN} exit 0"));
+        bench.run(leader);
+        bench.supervisor.sweep_now();
+        assert!(is_alive(pid));
+        drop(child.stdin.take());
+        sys::wait_for_end(pid);
+        bench.supervisor.sweep_now();
+        assert!(child.wait().unwrap().success(), "its status is left to its starter");
+        drop(awaited);
     });
 }
 

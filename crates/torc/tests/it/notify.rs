@@ -170,6 +170,18 @@ fn each_kind_of_channel_is_spoken_to_as_it_wants() {
     assert!(title.contains("größe: all 1 jobs succeeded"), "{told}");
 }
 
+/// The runner of `torc run` shares its process with the server that starts the command.
+#[test]
+fn a_command_that_outlives_the_workflow_is_let_finish() {
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    test.write("tell", "#!/bin/sh\nread -r event\nsleep 2\necho \"$TORC_NOTIFY_TITLE\" > \"$1\"\n");
+    test.command("chmod", ["755", "tell"]).success();
+    let out = test.path("told").display().to_string();
+    test.torc(["notify", "add", "command", "tell", "--on", "end", "--", &out]).success();
+    test.torc(["run", "workflow.yaml"]).success();
+    assert_eq!(test.read("told"), "w: all 1 jobs succeeded\n");
+}
+
 /// A relay with a TLS library of its own: Python's. Its first argument says when it encrypts.
 const RELAY: &str = r#"
 import socket, ssl, sys
