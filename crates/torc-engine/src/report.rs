@@ -633,7 +633,15 @@ fn why_free(cause: Cause) -> &'static str {
         Cause::Preempted => "its nodes were given to another job",
         Cause::NodeFail => "its node failed",
         Cause::Walltime => "its allocation's time was over",
-        _ => "its runner could not go on with it",
+        Cause::Stopped
+        | Cause::Exit
+        | Cause::Signal
+        | Cause::Oom
+        | Cause::Timeout
+        | Cause::MissingOutput
+        | Cause::SpawnError
+        | Cause::Lost
+        | Cause::Canceled => "its runner could not go on with it",
     }
 }
 

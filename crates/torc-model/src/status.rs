@@ -206,7 +206,19 @@ impl Cause {
 
     /// The nodes were taken away from the job and its runner.
     pub const fn is_taken_away(self) -> bool {
-        matches!(self, Self::Preempted | Self::NodeFail | Self::Walltime)
+        match self {
+            Self::Preempted | Self::NodeFail | Self::Walltime => true,
+            Self::Exit
+            | Self::Signal
+            | Self::Oom
+            | Self::Timeout
+            | Self::MissingOutput
+            | Self::SpawnError
+            | Self::Lost
+            | Self::Canceled
+            | Self::Stopped
+            | Self::Checkpoint => false,
+        }
     }
 
     /// Why a runner stops its jobs when it has to leave: they go back to the queue at no cost.

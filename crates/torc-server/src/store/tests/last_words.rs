@@ -299,8 +299,17 @@ async fn nothing_else_of_an_ended_attempt_changes() {
         let refused = f.store.writer.call(move |tx| Ok(tx.db.execute(&tried, [])?)).await;
         assert!(refused.is_err(), "{sql}");
     }
-    let sql = "UPDATE attempt SET cause = 'preempted' WHERE ended_ms IS NOT NULL";
-    f.store.writer.call(move |tx| Ok(tx.db.execute(sql, [])?)).await.expect("allowed");
-    let sql = "UPDATE attempt SET cause = 'walltime' WHERE ended_ms IS NOT NULL";
-    assert!(f.store.writer.call(move |tx| Ok(tx.db.execute(sql, [])?)).await.is_err(), "once");
+}
+
+#[tokio::test]
+async fn an_ended_attempt_is_given_once_a_cause_that_says_its_nodes_were_taken_away() {
+    for cause in Cause::ALL.iter().copied() {
+        let f = stopped(None).await;
+        let give = async |cause: Cause| {
+            let sql = "UPDATE attempt SET cause = ? WHERE ended_ms IS NOT NULL";
+            f.store.writer.call(move |tx| Ok(tx.db.execute(sql, [cause.as_str()])?)).await.is_ok()
+        };
+        assert_eq!(give(cause).await, cause.is_taken_away(), "{}", cause.as_str());
+        assert!(!cause.is_taken_away() || !give(Cause::Walltime).await, "once");
+    }
 }
