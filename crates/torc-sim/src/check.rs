@@ -36,7 +36,7 @@ pub struct Checker {
     actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
     /// When they were given to a runner.
     given: BTreeMap<ActionId, i64>,
-    /// When runners heard that they must stop an attempt.
+    /// When runners heard that they must stop an attempt, or went on after they stood still.
     pub ordered: BTreeMap<AttemptId, i64>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
@@ -63,9 +63,9 @@ pub struct Truth<'a> {
     pub now: i64,
 }
 
-/// A process ends within this time after its runner heard that it must: the grace it gets, and the
-/// time for which a runner may be stopped itself.
-const OBEDIENCE_MS: i64 = 60_000;
+/// A process ends within this time after its runner heard that it must: the grace it gets, and some
+/// time to die with its runner.
+const OBEDIENCE_MS: i64 = 8_000;
 
 type CheckResult = Result<(), String>;
 
@@ -96,6 +96,15 @@ impl Checker {
     pub fn acknowledge(&mut self, job: JobId, attempt: AttemptId) {
         if self.reset_at.get(&job).is_none_or(|first| attempt.0 >= *first) {
             self.acknowledged.insert(job, attempt);
+        }
+    }
+
+    /// A runner stands still until then, and cannot obey earlier.
+    pub fn stands_still(&mut self, slot: usize, until: i64, witness: &Witness) {
+        for process in witness.live().filter(|process| process.slot == slot) {
+            if let Some(heard) = self.ordered.get_mut(&process.attempt) {
+                *heard = until.max(*heard);
+            }
         }
     }
 

@@ -143,6 +143,8 @@ pub struct Runner {
     /// When the last call that was answered had been sent.
     contact: i64,
     is_fenced: bool,
+    /// Until then its guard lets it live without another answer.
+    guard: Option<i64>,
     alarm: Option<i64>,
 }
 
@@ -204,6 +206,26 @@ impl World {
                 self.plan(back, Event::RunnerUp(slot));
             }
         }
+    }
+
+    /// The guard beside a runner looks at its clock: a runner that was not answered until its deadline
+    /// may stand still, and is killed before the server gives its attempts to others.
+    pub(crate) fn on_guard(&mut self, slot: usize, incarnation: u32) {
+        let runner = &self.runners[slot];
+        let is_late = runner.guard.is_some_and(|deadline| deadline <= self.now);
+        if is_late && runner.incarnation == incarnation {
+            self.note(|_| format!("the guard of runner {slot}.{incarnation} kills it"));
+            self.crash_runner(slot);
+        }
+    }
+
+    /// The server answered what the runner asked at this time.
+    fn tell_guard(&mut self, slot: usize, asked: i64) {
+        let is_deaf = matches!(self.sabotage, Some(Sabotage::NoGuard | Sabotage::NoSelfFence));
+        let Some(time) = self.rhythm(slot).guard.filter(|_| !is_deaf) else { return };
+        let (deadline, incarnation) = (asked + millis(time), self.runners[slot].incarnation);
+        self.runners[slot].guard = Some(deadline);
+        self.plan(deadline, Event::Guard(slot, incarnation));
     }
 
     /// The runner was told to leave.
@@ -496,7 +518,7 @@ impl World {
         match answer {
             Answer::Registered(id) => self.on_registered(slot, id),
             Answer::Claimed(answer) => self.on_claimed(slot, lane, &call.request, *answer),
-            Answer::Beat(answer) => self.on_beat(slot, &call.request, answer),
+            Answer::Beat(answer) => self.on_beat(slot, &call, answer),
             Answer::ActionKnown(action) => self.on_action_reported(slot, action),
             Answer::Done => self.tell(slot, Fact::GoodbyeAnswered(Vec::new())),
             Answer::RunnerEnded => match (lane, &*call.request) {
@@ -538,6 +560,7 @@ impl World {
         let runner = &mut self.runners[slot];
         runner.id = Some(id);
         runner.dispatcher = Some(Dispatcher::new(settings, runner.held.clone(), now));
+        self.tell_guard(slot, self.now);
         self.plan_beat(slot, true);
         self.settle(slot, Vec::new());
     }
@@ -576,8 +599,9 @@ impl World {
         self.tell(slot, fact);
     }
 
-    fn on_beat(&mut self, slot: usize, request: &Request, mut answer: HeartbeatAnswer) {
-        if let Request::Heartbeat(body) = request {
+    fn on_beat(&mut self, slot: usize, call: &Call, mut answer: HeartbeatAnswer) {
+        self.tell_guard(slot, call.sent);
+        if let Request::Heartbeat(body) = &*call.request {
             self.runners[slot].held.told(&body.gone);
             self.runners[slot].steps.told(&body.step_events);
         }

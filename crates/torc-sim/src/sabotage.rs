@@ -44,8 +44,10 @@ pub enum Sabotage {
     EvidenceActsTooSoon,
     /// The server does not look for dead runners.
     NoSweep,
-    /// A runner that is cut off lets its jobs run.
+    /// A runner that is cut off lets its jobs run, and so does its guard.
     NoSelfFence,
+    /// The guard of a runner that stands still lets it live.
+    NoGuard,
     /// A runner gives up a claim whose answer was lost and does not look at what it was given.
     ForgottenClaims,
     /// A runner ignores orders to stop.

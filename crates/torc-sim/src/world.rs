@@ -36,6 +36,9 @@ pub const PATIENCE: i64 = 10_000;
 /// After faults have stopped, everything must have ended within this time.
 const END_WITHIN: i64 = 6 * 3_600_000;
 
+/// Stalls that are longer than the lease and most deadlines, per mille.
+const LONG_STALLS: u32 = 150;
+
 /// More events than any honest history has.
 const MOST_EVENTS: u64 = 400_000;
 
@@ -73,6 +76,8 @@ pub enum Event {
     Runner(usize, u32, Tick),
     /// The processes of a dead runner are gone.
     Orphans(usize, u32),
+    /// The guard of a runner looks at its clock.
+    Guard(usize, u32),
     /// A runner process starts.
     RunnerUp(usize),
     /// The server dies.
@@ -512,6 +517,7 @@ impl World {
             Event::ServerUp => self.on_server_up(),
             Event::Runner(slot, incarnation, tick) => self.on_tick(slot, incarnation, tick),
             Event::Orphans(slot, incarnation) => self.witness.end_all(slot, incarnation, self.now),
+            Event::Guard(slot, incarnation) => self.on_guard(slot, incarnation),
             Event::RunnerUp(slot) => self.on_runner_up(slot),
             Event::Calm => self.on_calm(),
             Event::Tend => self.tend(),
@@ -556,9 +562,13 @@ impl World {
                 faults.clock_jump
             }
             Event::Stall => {
-                let length = self.rng.range(100, 30_000);
+                let long = self.rng.chance(LONG_STALLS);
+                let length = if long { 60_000..240_000 } else { 100..30_000 };
+                let length = self.rng.range(length.start, length.end);
                 self.note(|_| format!("slot {slot} stands still for {length} ms"));
-                self.runners[slot].trouble.stalled_until = self.now + length;
+                let until = &mut self.runners[slot].trouble.stalled_until;
+                *until = (*until).max(self.now + length);
+                self.checker.stands_still(slot, *until, &self.witness);
                 faults.stall
             }
             Event::Leave => {
