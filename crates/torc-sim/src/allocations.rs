@@ -101,6 +101,7 @@ impl Server {
         match row.life.origin(&arrival) {
             ArrivalOrigin::ThisLife => {}
             ArrivalOrigin::OtherJob => return Ok(Err(ErrorCode::DuplicateAllocation)),
+            ArrivalOrigin::EarlierLife if self.sabotage == Some(Sabotage::LateArrivalsCount) => {}
             ArrivalOrigin::EarlierLife => return Ok(Err(ErrorCode::RunnerEnded)),
         }
         // The batch system started it again: the runner of its earlier life is gone.
@@ -130,9 +131,11 @@ impl Server {
         for item in seen {
             let id = item.allocation;
             let Some(row) = self.working.allocations.get(id) else { continue };
-            // Whatever the batch system said counts, also when the allocation has moved on since.
-            let based_on =
-                (self.sabotage != Some(Sabotage::SchedulerAlwaysRight)).then_some(item.moves);
+            let is_old_word_taken = matches!(
+                self.sabotage,
+                Some(Sabotage::SchedulerAlwaysRight | Sabotage::LateLooksCount)
+            );
+            let based_on = (!is_old_word_taken).then_some(item.moves);
             let mut look = row.life.look(&item.verdict, item.is_missing, based_on);
             let mut verdict = item.verdict.clone();
             if look == Look::Missing && self.sabotage == Some(Sabotage::MissingIsOver) {

@@ -15,7 +15,7 @@ const ROUND: i64 = 8_000;
 const LOOK: i64 = 12_000;
 
 /// A slow answer of the batch system takes this long at most.
-const SLOW_LOOK: i64 = 60_000;
+const SLOW_LOOK: i64 = 90_000;
 
 /// An allocation that was not listed for this long is taken for forgotten.
 const VANISHED: i64 = 60_000;
@@ -171,12 +171,17 @@ impl World {
         }
         let Job { allocation, slot, starts: restarts, .. } = job;
         self.start_runner(slot, Some(Inside { allocation, job: id, restarts }));
+        // A bad node: what its runner has sent may arrive when a successor is there.
+        if !self.is_calm && self.rng.chance(150) {
+            let dies = self.now + self.rng.range(10, 10_000);
+            self.plan(dies, Event::NodeFails(slot, incarnation));
+        }
     }
 
     /// The runner process of a place in a batch system is gone: the batch job is over, or starts
     /// again.
     pub(crate) fn batch_runner_gone(&mut self, slot: usize, incarnation: u32) {
-        let is_requeued = !self.is_calm && self.rng.chance(200);
+        let is_requeued = !self.is_calm && self.rng.chance(400);
         let cause = self.rng.pick(&[Cause::NodeFail, Cause::Preempted, Cause::Lost]);
         let start = self.now + self.rng.range(3_000, 30_000);
         let now = self.now;
@@ -235,7 +240,7 @@ impl World {
         }
         if !seen.is_empty() {
             // A batch system may take its time with an answer.
-            let is_slow = !self.is_calm && self.rng.chance(100);
+            let is_slow = !self.is_calm && self.rng.chance(300);
             let told = self.now + if is_slow { self.rng.range(1_000, SLOW_LOOK) } else { 0 };
             self.plan(told, Event::Looked(Rc::new(Request::Observed(seen))));
         }

@@ -9,7 +9,7 @@ use crate::tables::{AttemptRow, ReservationRow, RunnerRow, Tables, VerdictRow, W
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{AllocationLife, Change, End, JobIx, Scope, Workflow};
+use torc_engine::{AllocationLife, Change, End, JobIx, RunnerChange, Scope, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::recovery::{AGENT_RETRIES, ClassificationState, Counts, RetryOutcome};
 use torc_model::status::{
@@ -224,6 +224,9 @@ impl Checker {
                 Ok(())
             }
             Change::Event { kind, data, .. } if *kind == STEP => self.on_step(data),
+            Change::Runner(id, RunnerChange::Ended(_)) => {
+                self.check_given_up(*id, &format!("runner {id}"), truth)
+            }
             Change::AttemptRefunded(id) => {
                 // The rule that retried it was not used for it.
                 let row = durable.attempt(*id);
@@ -237,7 +240,10 @@ impl Checker {
             | Change::AttemptExplained { .. }
             | Change::AttemptSteps(..)
             | Change::Captured(..)
-            | Change::Runner(..)
+            | Change::Runner(
+                _,
+                RunnerChange::Seen | RunnerChange::Ordered(_) | RunnerChange::Quarantine(_),
+            )
             | Change::MapExpanded(..)
             | Change::ItemsAdded { .. }
             | Change::ItemChanged(..)
@@ -441,7 +447,7 @@ impl Checker {
     }
 
     fn on_end(&self, row: &AttemptRow, end: &End, truth: Truth<'_>) -> CheckResult {
-        let Truth { durable, witness, server, now, .. } = truth;
+        let witness = truth.witness;
         let Some(runner) = row.runner() else { return Ok(()) };
         if witness.lives(row.id) {
             return Err(format!(
@@ -460,21 +466,9 @@ impl Checker {
             ));
         }
         if end.by == EndedBy::Recovery {
-            let Some(owner) = durable.runner(runner) else {
-                return Err(format!("runner {runner} has no row"));
-            };
-            let is_gone = self.ended.contains_key(&(owner.slot, owner.incarnation));
-            let heard = self.heard.get(&runner).copied().unwrap_or(0).max(server.booted);
-            let disown = self.scenario.flows[owner.flow].disown();
-            let is_blind = self.scenario.slots[owner.slot].sight == Sight::Remote;
-            if !(is_gone || is_blind && now - heard >= disown) {
-                let silent = (now - heard) / 1000;
-                return Err(format!(
-                    "unknown is not dead: attempt {} was given up after {silent} s of silence",
-                    row.id
-                ));
-            }
-        } else if row.state == AttemptState::Completed {
+            return self.check_given_up(runner, &format!("attempt {}", row.id), truth);
+        }
+        if row.state == AttemptState::Completed {
             let success = witness.of(row.id).is_some_and(|p| p.result == Some(Ok(())));
             if !success {
                 return Err(format!(
@@ -484,6 +478,24 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// A runner, or what it has, is given up only when it is gone, or cannot be seen and was silent
+    /// for the disown deadline.
+    fn check_given_up(&self, runner: RunnerId, what: &str, truth: Truth<'_>) -> CheckResult {
+        let Truth { durable, server, now, .. } = truth;
+        let Some(owner) = durable.runner(runner) else {
+            return Err(format!("runner {runner} has no row"));
+        };
+        let is_gone = self.ended.contains_key(&(owner.slot, owner.incarnation));
+        let heard = self.heard.get(&runner).copied().unwrap_or(0).max(server.booted);
+        let disown = self.scenario.flows[owner.flow].disown();
+        let is_blind = self.scenario.slots[owner.slot].sight == Sight::Remote;
+        if is_gone || is_blind && now - heard >= disown {
+            return Ok(());
+        }
+        let silent = (now - heard) / 1000;
+        Err(format!("unknown is not dead: {what} was given up after {silent} s of silence"))
     }
 
     /// A commit is complete.

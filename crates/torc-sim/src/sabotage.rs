@@ -86,6 +86,10 @@ pub enum Sabotage {
     MissingIsOver,
     /// The batch system's word ends runners that have just spoken, also when it is an old one.
     SchedulerAlwaysRight,
+    /// A look at the batch system counts also when the allocation has moved on since it began.
+    LateLooksCount,
+    /// A runner that died registers late, and is taken for the one that its allocation has now.
+    LateArrivalsCount,
     /// A restart forgets which runners are kept from work.
     QuarantineForgottenAtBoot,
     /// Runners that are kept from work get it all the same.

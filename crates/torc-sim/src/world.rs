@@ -100,6 +100,8 @@ pub enum Event {
     Sbatch(Client, String, usize),
     /// The batch system may start a job.
     BatchStart(i64),
+    /// The node of a batch job fails.
+    NodeFails(usize, u32),
     /// A client looks at the batch system.
     Look,
     /// It tells the server what it saw.
@@ -503,6 +505,11 @@ impl World {
             Event::Submitter(submitter) => self.on_submitter(submitter),
             Event::Sbatch(client, name, allocation) => self.on_sbatch(client, &name, allocation),
             Event::BatchStart(job) => self.on_batch_start(job),
+            Event::NodeFails(slot, incarnation) => {
+                if self.runners[slot].incarnation == incarnation {
+                    self.crash_runner(slot);
+                }
+            }
             Event::Look => self.on_look(),
             Event::Looked(request) => drop(self.send(Client::Looker, request)),
             Event::WaitOver(call) => {
