@@ -337,6 +337,8 @@ impl Runners {
                 *runner = KnownRunner { conduct, ordered, ..known };
             }
         }
+        // The rows may be those of a transaction that goes on, and fails as a whole in the end.
+        fresh.ended = ended;
         fresh
     }
 
@@ -546,6 +548,12 @@ mod tests {
         let mut runners = runners.reread(rows.clone());
         assert_eq!(runners.get(&RunnerId(1)).and_then(|known| known.heard), Some(50));
         assert_eq!(runners.get(&RunnerId(2)).and_then(|known| known.ordered), None);
+        // It ends, a later request of the same transaction is taken back, and then all of it.
+        runners.step(RunnerId(1), RunnerEvent::Ended("it is gone".into(), 0));
+        let mut without = rows.clone();
+        without.remove(RunnerId(1));
+        let mut runners = runners.reread(without).reread(rows.clone());
+        assert_eq!(runners.get(&RunnerId(1)).and_then(|known| known.heard), Some(50));
         // One that ended in what is on disk is not remembered.
         runners.remove(RunnerId(1));
         runners.committed();
