@@ -26,8 +26,8 @@ const KNOWN_WITHIN: i64 = 15 * 60_000;
 /// Where a batch job stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// In the queue.
-    Waiting,
+    /// In the queue, put back at this time.
+    Waiting(Option<i64>),
     /// Its runner process is this one of its place.
     Running(u32),
     /// Over since this time.
@@ -133,7 +133,9 @@ impl World {
         }
         let Some(row) = self.server.durable.allocations.get(allocation) else { return };
         let (slot, id) = (row.slot, self.batch.jobs.len() as i64 + 1);
-        self.batch.jobs.insert(id, Job { allocation, slot, state: State::Waiting, starts: 0 });
+        self.batch
+            .jobs
+            .insert(id, Job { allocation, slot, state: State::Waiting(None), starts: 0 });
         self.note(|_| format!("the batch system has allocation {allocation} as job {id}"));
         // By time alone: a clock that was set may have ended a submitter's lease too soon.
         if self.batch.of(allocation).count() > 1 && self.scenario.faults.clock_jump == 0 {
@@ -157,7 +159,7 @@ impl World {
     /// The batch system starts a job, when its place is free.
     pub(crate) fn on_batch_start(&mut self, id: i64) {
         let Some(job) = self.batch.jobs.get(&id).copied() else { return };
-        if job.state != State::Waiting {
+        if !matches!(job.state, State::Waiting(_)) {
             return;
         }
         if self.runners[job.slot].is_alive {
@@ -187,7 +189,10 @@ impl World {
         let now = self.now;
         let ours = |job: &Job| job.slot == slot && job.state == State::Running(incarnation);
         let Some((id, job)) = self.batch.jobs.iter_mut().find(|(_, job)| ours(job)) else { return };
-        job.state = if is_requeued { State::Waiting } else { State::Ended(now, cause) };
+        job.state = match is_requeued {
+            true => State::Waiting(Some(now)),
+            false => State::Ended(now, cause),
+        };
         let id = *id;
         if is_requeued {
             self.plan(start, Event::BatchStart(id));
@@ -269,12 +274,12 @@ impl World {
 
 fn verdict_of(state: State, now: i64) -> Verdict {
     match state {
-        State::Waiting => Verdict::Alive { phase: AllocationPhase::Waiting, reason: None },
-        State::Running(_) => Verdict::Alive { phase: AllocationPhase::Running, reason: None },
         // Its processes are ended first.
-        State::Ended(at, _) if now - at < 5_000 => {
+        State::Waiting(Some(at)) | State::Ended(at, _) if now - at < 5_000 => {
             Verdict::Alive { phase: AllocationPhase::Leaving, reason: None }
         }
+        State::Waiting(_) => Verdict::Alive { phase: AllocationPhase::Waiting, reason: None },
+        State::Running(_) => Verdict::Alive { phase: AllocationPhase::Running, reason: None },
         State::Ended(_, cause) => Verdict::Ended(AllocationEnding {
             state: cause.as_str().to_owned(),
             cause,

@@ -79,6 +79,8 @@ pub enum Tick {
     Step(AttemptId),
     /// An action has been executed.
     ActionEnd(ActionId),
+    /// It is told to leave.
+    Leave,
 }
 
 #[derive(Debug)]
@@ -229,7 +231,7 @@ impl World {
     }
 
     /// The runner was told to leave.
-    pub(crate) fn leave(&mut self, slot: usize) {
+    fn leave(&mut self, slot: usize) {
         if self.runners[slot].dispatcher.is_none() {
             return;
         }
@@ -256,7 +258,7 @@ impl World {
         }
     }
 
-    fn tick(&mut self, slot: usize, delay: i64, tick: Tick) {
+    pub(crate) fn tick(&mut self, slot: usize, delay: i64, tick: Tick) {
         let incarnation = self.runners[slot].incarnation;
         self.plan(self.now + delay, Event::Runner(slot, incarnation, tick));
     }
@@ -282,6 +284,7 @@ impl World {
             Tick::End(attempt) => self.on_process_end(slot, attempt, false),
             Tick::Killed(attempt) => self.on_process_end(slot, attempt, true),
             Tick::Step(attempt) => self.on_step(slot, attempt),
+            Tick::Leave => self.leave(slot),
             Tick::ActionEnd(id) => {
                 self.tell(
                     slot,

@@ -574,12 +574,12 @@ impl World {
                 let length = self.rng.range(length.start, length.end);
                 self.note(|_| format!("slot {slot} stands still for {length} ms"));
                 let until = &mut self.runners[slot].trouble.stalled_until;
-                *until = (*until).max(self.now + length);
+                *until = (*until).max((self.now + length).min(faults.until));
                 self.checker.stands_still(slot, *until, &self.witness);
                 faults.stall
             }
             Event::Leave => {
-                self.leave(slot);
+                self.tick(slot, 0, Tick::Leave);
                 faults.leave
             }
             Event::People => {
@@ -595,7 +595,7 @@ impl World {
         self.note(|_| "faults stop".into());
         self.is_calm = true;
         for runner in &mut self.runners {
-            (runner.trouble.cut_until, runner.trouble.stalled_until) = (0, 0);
+            runner.trouble.cut_until = 0;
         }
     }
 
