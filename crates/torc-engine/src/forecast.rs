@@ -6,19 +6,16 @@ use super::change::End;
 use super::claim::{Claim, Limits};
 use super::index::{ClassIx, JobIx};
 use super::jobs::NewJob;
-use super::report::Lost;
 use super::workflow::Workflow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use torc_model::api::{Capacity, Evidence};
+use torc_model::api::Capacity;
 use torc_model::attempt::{Ending, Usage};
 use torc_model::chance::Rng;
 use torc_model::class::Class;
 use torc_model::forecast::LimitedBy;
 use torc_model::ids::RunnerId;
-use torc_model::status::{
-    AttemptState, Cause, EndedBy, EstimateSource, EvidenceSource, JobStatus, Origin,
-};
+use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, JobStatus, Origin};
 
 /// A runner of a simulation.
 #[derive(Clone, PartialEq, Debug)]
@@ -343,6 +340,7 @@ impl Workflow {
             events.push(Reverse((end, Event::End(index, serial))));
         }
         let mut time = now;
+        self.wake_delayed(time);
         loop {
             let mut asking: Vec<usize> = Vec::new();
             if self.has_ready() {
@@ -380,11 +378,11 @@ impl Workflow {
             }
             self.take_changes();
             let next = match (events.peek(), self.next_due()) {
-                (Some(Reverse((at, _))), Some(due)) => (*at).min(due.max(time + 1)),
+                (Some(Reverse((at, _))), Some(due)) => due.min(*at),
                 (Some(Reverse((at, _))), None) => *at,
                 // Nothing runs; an attempt that waits for its time may.
-                (None, Some(due)) if due > time => due,
-                (None, _) => break,
+                (None, Some(due)) => due,
+                (None, None) => break,
             };
             time = next;
             self.wake_delayed(time);
@@ -437,8 +435,7 @@ impl Workflow {
             let end = End { ending, ..End::new(EndedBy::Runner, now) };
             self.ended(index, end, limits);
         }
-        let evidence = Evidence { source: EvidenceSource::Scheduler, text: String::new() };
-        self.runner_lost(runner, &Lost { cause: Cause::Walltime, evidence }, limits, now);
+        self.ready.backfill.forget(runner);
     }
 
     /// The least time that the rest takes on these machines, if each job takes as long as `took`
@@ -454,7 +451,7 @@ impl Workflow {
                 *sum += took[index] * need;
             }
         }
-        let path = (0..jobs).map(|i| heads[i] + took[i] + tails[i]).fold(0.0, f64::max);
+        let path = heads.iter().zip(took).map(|(head, took)| head + took).fold(0.0, f64::max);
         let mut bounds = vec![(have.first() + path, LimitedBy::CriticalPath)];
         bounds.extend(have.bounds(work));
         // Work that has to follow other work, or to go before it, cannot use all of the time.

@@ -53,6 +53,10 @@ fn cpus_gpus_and_memory_each_bound_the_time_by_their_work() {
     assert_eq!(bound(&gpus, &machines), (4_000.0, LimitedBy::Gpus));
     let memory = wide(|job| job.class.memory = Some(300));
     assert_eq!(bound(&memory, &machines), (3_000.0, LimitedBy::Memory));
+    // Jobs that say nothing of memory need none.
+    let tiny = Capacity { memory_bytes: 1, ..node(8) };
+    let tiny = [SimulatedMachine::new(RunnerId(1), tiny, 0)];
+    assert_eq!(bound(&wide(|_| {}), &tiny), (1_000.0, LimitedBy::CriticalPath));
     // What has ended takes nothing.
     let half: Vec<f64> = (0..8).map(|at| if at % 2 == 0 { 1_000.0 } else { 0.0 }).collect();
     assert_eq!(gpus.bound(&machines, &half, 0), Bound { ms: 2_000.0, by: LimitedBy::Gpus });
@@ -220,6 +224,46 @@ fn a_simulation_waits_for_attempts_that_wait_for_their_time() {
 }
 
 #[test]
+fn an_attempt_whose_time_had_come_before_the_simulation_begins_at_once() {
+    let again = but(known(1_000, 1, &[]), |job| job.handler = Some(HandlerIx::new(0)));
+    let alone = with_backoff(vec![again.clone()]);
+    let done = simulate(&alone, &[machine(1, 1, 0)], 60_000);
+    assert_eq!((done.end, done.left), (61_000, 0));
+    let beside = with_backoff(vec![but(again, |job| job.priority = 1), known(20_000, 1, &[])]);
+    let done = simulate(&beside, &[machine(1, 1, 0)], 60_000);
+    assert_eq!(done.starts, [(ix(0), 60_000), (ix(1), 61_000)]);
+}
+
+#[test]
+fn a_machine_whose_time_is_over_is_not_kept_for_a_job() {
+    // Both machines run narrow jobs, more of them are ready, and a wide one waits for four CPUs.
+    let mut jobs: Vec<NewJob> = Vec::new();
+    jobs.resize(8, but(known(15_000, 1, &[]), |job| job.priority = 2));
+    jobs.push(but(known(1_000, 4, &[]), |job| job.priority = 1));
+    jobs.resize(60, known(14_000, 1, &[]));
+    let machines = [SimulatedMachine { until: Some(16_000), ..machine(1, 4, 0) }, machine(2, 4, 0)];
+    let done = simulate(&flow(jobs), &machines, 0);
+    let wide = done.starts.iter().find(|(index, _)| *index == ix(8)).map(|(_, at)| *at);
+    assert_eq!((wide, done.left), (Some(15_000), 0));
+}
+
+#[test]
+fn a_copy_that_recovers_opens_what_failed_or_waits_for_a_verdict() {
+    let settings = torc_model::plan::Settings { use_pending_failed: true, ..Default::default() };
+    let mut c = Chronicle::new(settings, Vec::new(), vec![job(&[]), job(&[]), job(&[])]);
+    c.flow.initialize(0);
+    assert_eq!(c.take(1, 3), [0, 1, 2]);
+    c.end(0, Some(torc_model::status::Cause::Exit), 1);
+    c.end(1, Some(torc_model::status::Cause::Exit), 1);
+    c.end(2, None, 0);
+    c.flow.classify(ix(1), false, c.now).expect("it waits for a verdict");
+    use torc_model::status::JobStatus::*;
+    assert_eq!(statuses(&c.flow), [PendingFailed, Failed, Completed]);
+    assert_eq!(statuses(&c.flow.copy_to_simulate(true, c.now)), [Ready, Ready, Completed]);
+    assert_eq!(statuses(&c.flow.copy_to_simulate(false, c.now)), statuses(&c.flow));
+}
+
+#[test]
 fn a_job_that_is_disabled_takes_no_time_in_a_copy_that_has_not_begun() {
     let mut flow = flow(vec![known(5_000, 1, &[]), known(5_000, 1, &[0]), known(10, 1, &[1])]);
     flow.disable(ix(1), 0).expect("it has not begun");
@@ -232,10 +276,15 @@ fn a_job_that_is_disabled_takes_no_time_in_a_copy_that_has_not_begun() {
 
 #[test]
 fn the_interval_of_a_forecast_of_few_draws_is_as_wide_as_times_may_vary_together() {
-    // 4,001 jobs allow nine draws.
-    let flow = flow(vec![known(10_000, 1, &[]); 4_001]);
-    let forecast = flow.forecast(&[machine(1, 5_000, 0)], &Limits::new(), 0);
+    // 4,001 jobs allow nine draws, and one less allows enough of them.
+    let interval = |jobs: usize| {
+        let flow = flow(vec![known(10_000, 1, &[]); jobs]);
+        let forecast = flow.forecast(&[machine(1, 5_000, 0)], &Limits::new(), 0);
+        (forecast.low_ms, forecast.high_ms)
+    };
     let spread = (1.28f64 * 0.03).exp();
-    assert!(forecast.low_ms <= (10_000.0 / spread) as i64, "{forecast:?}");
-    assert!(forecast.high_ms >= (10_000.0 * spread) as i64, "{forecast:?}");
+    let (low, high) = interval(4_001);
+    assert!(low <= (10_000.0 / spread) as i64 && high >= (10_000.0 * spread) as i64);
+    let least = (10_000.0 / spread) as i64;
+    assert!(interval(4_000).0 > least, "the shortest of the draws is longer");
 }
