@@ -465,6 +465,90 @@ fn what_holds_up_the_end_of_a_runner_is_kept_as_the_last_sweep_saw_it() {
 }
 
 #[test]
+fn each_sign_of_life_of_a_runner_is_written() {
+    let mut desk = Desk::new(jobs(1));
+    let beat = |runner_id| Heartbeat {
+        runner_id,
+        held: Vec::new(),
+        gone: Vec::new(),
+        step_events: Vec::new(),
+    };
+    let done = desk.done(Beat { beat: &beat(ANN), written: &[] });
+    assert_eq!(
+        (done.about, &done.changes[..]),
+        (Some(FLOW), &[Change::Runner(ANN, RunnerChange::Seen)][..])
+    );
+    assert_eq!(desk.code(Beat { beat: &beat(BOB), written: &[] }), Some(ErrorCode::RunnerEnded));
+}
+
+#[test]
+fn a_command_needs_the_workflow_that_it_moves() {
+    let desk = Desk::new(jobs(1));
+    let engine = &desk.engine;
+    let request = &request(ANN, "k", 1, 1);
+    let (workflow, runner, capacity) = (FLOW, ANN, &request.capacity);
+    let (lost, reason) = (&gone("it is gone"), "it died");
+    let kept = Quarantine { why: "bad".into(), until: 1 };
+    let report = &report(&AttemptRef { id: AttemptId(1), token: "t".into() }, None);
+    let take = TakeJobs { workflow, request, limit: 1, prefetch: 0, capacity, nonce: 1 };
+    let known = KnownRunner::new(FLOW, "host".into(), 7, node(1));
+    let beat = |runner_id| Heartbeat {
+        runner_id,
+        held: Vec::new(),
+        gone: Vec::new(),
+        step_events: Vec::new(),
+    };
+    let facts = EndFacts::default();
+    let needs = [
+        Claim { workflow, request, nonce: 7 }.needs(engine),
+        BeginClaim { workflow, request, pool_order: None }.needs(engine),
+        FinishClaim { workflow, request, pool_order: None, so_far: ClaimAnswer::default() }
+            .needs(engine),
+        take.needs(engine),
+        RegisterRunner { id: BOB, runner: known }.needs(engine),
+        Beat { beat: &beat(ANN), written: &[] }.needs(engine),
+        Leave { runner, workflow, reason }.needs(engine),
+        EndRunner { runner, workflow, lost, reason, unbegun: &[] }.needs(engine),
+        QuarantineRunner { runner, workflow, kept, burnt: Vec::new() }.needs(engine),
+        ReportEnd { workflow, runner, report, started: None, facts }.needs(engine),
+        On(FLOW, CancelWorkflow {}).needs(engine),
+    ];
+    assert_eq!(needs, [Some(FLOW); 11]);
+    assert_eq!(Beat { beat: &beat(BOB), written: &[] }.needs(engine), None, "it has ended");
+}
+
+#[test]
+fn an_attempts_row_is_taken_once() {
+    let mut desk = Desk::new(jobs(1));
+    let first = desk.run(TakeAttemptRow {});
+    assert_eq!(desk.run(TakeAttemptRow {}), first + 1);
+    assert_eq!(desk.ask(ANN, "k").attempts.len(), 1);
+    assert_ne!(desk.held(0).id, AttemptId(first));
+    assert_eq!(desk.engine.next_attempt(), first + 2);
+}
+
+#[test]
+fn a_canceled_job_is_not_opened_with_those_that_failed() {
+    let mut desk = Desk::new(jobs(2));
+    assert_eq!(numbers(&desk.claim(&request(ANN, "k", 1, 1)).attempts), [0]);
+    assert!(desk.end(ANN, 0, Some(Cause::Exit)).reply.is_ok());
+    desk.run(On(FLOW, CancelJob { job: ix(1) }));
+    let origin = torc_model::status::Origin::Recovered;
+    desk.run(On(FLOW, RunAgain { jobs: &[ix(0), ix(1)], origin }));
+    assert_eq!(statuses(desk.flow()), [JobStatus::Ready, JobStatus::Canceled]);
+}
+
+#[test]
+fn a_ready_job_that_gets_another_scheduler_stays_in_the_queue() {
+    let mut desk = Desk::new(jobs(1));
+    desk.run(On(FLOW, AssignSchedulers { jobs: &[JobId(1), JobId(99)], scheduler: 5 }));
+    desk.known(ANN).scheduler = Some(5);
+    let strict = ClaimRequest { strict_scheduler_match: true, ..request(ANN, "k", 1, 1) };
+    assert_eq!(numbers(&desk.claim(&strict).attempts), [0]);
+    assert_eq!(desk.flow().class_of(ix(0)).scheduler, Some(5));
+}
+
+#[test]
 fn events_of_steps_are_told_once_and_only_by_who_holds_the_attempt() {
     let mut desk = Desk::new(jobs(1));
     desk.ask(ANN, "k");

@@ -40,17 +40,18 @@ moves! {
         max: i64,
     } -> () = |workflow, _, now| workflow.retry(job, run, max, now);
 
-    /// Opens jobs again that ended badly or wait for a verdict. One that was opened with another is
-    /// passed over.
+    /// Opens jobs again that failed or wait for a verdict. One that was opened with another is passed
+    /// over.
     RunAgain<'a> {
         /// Which.
         jobs: &'a [JobIx],
         /// Where their next attempts come from.
         origin: Origin,
     } -> () = |workflow, _, now| {
+        use JobStatus::{Failed, PendingFailed, Terminated};
         for job in jobs {
             let status = workflow.job(*job).status();
-            if status.is_bad_end() || status == JobStatus::PendingFailed {
+            if matches!(status, Failed | Terminated | PendingFailed) {
                 workflow.again(*job, origin, now);
             }
         }
