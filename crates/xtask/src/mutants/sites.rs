@@ -82,7 +82,13 @@ impl Finder<'_> {
     }
 
     fn add(&mut self, range: Range<usize>, form: Form, what: &str, text: String) {
-        let before = &self.source[..range.start];
+        self.add_at(range.start, range, form, what, text);
+    }
+
+    /// The same where the place that people read is not the first: operands of one expression may
+    /// begin where it begins.
+    fn add_at(&mut self, at: usize, range: Range<usize>, form: Form, what: &str, text: String) {
+        let before = &self.source[..at];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
         let key = (range.start, !range.is_empty(), std::cmp::Reverse(range.end), form);
@@ -118,7 +124,15 @@ impl Finder<'_> {
         self.functions.push(name.to_string());
         if !block.stmts.is_empty() {
             let start = block.brace_token.span.open().byte_range().end;
+            // What it returns anyway is no change.
+            let only = match &block.stmts[..] {
+                [Stmt::Expr(only, None)] => self.text(only).to_owned(),
+                _ => String::new(),
+            };
             for value in returns(&signature.output) {
+                if !only.is_empty() && *value == only {
+                    continue;
+                }
                 let what = format!("returns {}", if value.is_empty() { "at once" } else { *value });
                 self.add(start..start, Form::Entry, &what, (*value).to_owned());
             }
@@ -272,7 +286,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 })
                 .collect();
             for (what, text) in texts {
-                self.expression(expr, &what, text);
+                let (at, range) = (expr.op.span().byte_range().start, expr.span().byte_range());
+                self.add_at(at, range, Form::Expression, &what, text);
             }
         }
         visit::visit_expr_binary(self, expr);
@@ -445,13 +460,13 @@ mod tests {
             "less 2:8 condition is true",
             "less 2:8 condition is false",
             "less 2:8 `!` left out",
-            "less 2:10 `<` is `<=`",
-            "less 2:10 `<` is `>`",
-            "less 2:10 `<` is `==`",
+            "less 2:12 `<` is `<=`",
+            "less 2:12 `<` is `>`",
+            "less 2:12 `<` is `==`",
             "less 2:26 true is false",
-            "less 3:5 `==` is `!=`",
-            "less 3:5 `+` is `-`",
-            "less 3:5 `+` is `*`",
+            "less 3:11 `==` is `!=`",
+            "less 3:7 `+` is `-`",
+            "less 3:7 `+` is `*`",
             "less 3:9 1 is 2",
         ];
         assert_eq!(changes(source), expected);
@@ -464,7 +479,7 @@ mod tests {
         let found = changes(source);
         let has = |what: &str| found.iter().any(|change| change.contains(what));
         assert_eq!(found.iter().filter(|c| c.contains("statement left out")).count(), 2);
-        assert!(has("A::f 1:45 `+=` is `-=`") && has("arm `1 | 2` is not taken"), "{found:?}");
+        assert!(has("A::f 1:52 `+=` is `-=`") && has("arm `1 | 2` is not taken"), "{found:?}");
         assert!(has("2:6 condition is true") && has("2:6 `>` is `>=`"), "{found:?}");
         assert!(!has("arm `0`"), "every arm is needed there");
     }
@@ -482,13 +497,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_function_returns_anyway_is_no_change_of_it() {
+        let of = |body: &str| changes(&format!("fn f() -> Option<u8> {{ {body} }}")).len();
+        assert_eq!([of("None"), of("g()")], [1, 2]);
+    }
+
+    #[test]
     fn a_chain_that_binds_stays_but_its_parts_do_not() {
         let source = "fn f(a: Option<u8>) { if let Some(b) = a && b > 1 { drop(a); } }";
         let expected = [
             "f 1:22 returns at once",
-            "f 1:45 `>` is `>=`",
-            "f 1:45 `>` is `<`",
-            "f 1:45 `>` is `==`",
+            "f 1:47 `>` is `>=`",
+            "f 1:47 `>` is `<`",
+            "f 1:47 `>` is `==`",
             "f 1:49 1 is 2",
             "f 1:53 statement left out",
         ];

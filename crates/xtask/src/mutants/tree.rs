@@ -117,7 +117,9 @@ impl SourceTree {
                 Some(file) if file.ends_with(".rs") => {
                     let source = fs::read_to_string(&from)?;
                     let found = find(&source).map_err(|e| format!("{name}: {e}"))?;
-                    test_modules.extend(found.test_modules);
+                    let folder = folder_of_modules(file);
+                    let named = found.test_modules.iter().map(|name| format!("{folder}{name}"));
+                    test_modules.extend(named);
                     let (name, sites) = (file.to_owned(), found.sites);
                     files.push(File { name, source, sites, first: 0 });
                 }
@@ -241,7 +243,15 @@ impl SourceTree {
     }
 }
 
-/// A file holds a module of the crate's root, or a part of it.
+/// Where the modules stand that a file names.
+fn folder_of_modules(file: &str) -> String {
+    match file.strip_suffix(".rs").unwrap_or(file) {
+        "lib" => String::new(),
+        path => path.strip_suffix("mod").map_or_else(|| format!("{path}/"), str::to_owned),
+    }
+}
+
+/// A file holds this module, or a part of it.
 fn is_of(file: &str, module: &str) -> bool {
     file.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
@@ -292,6 +302,11 @@ mod tests {
     fn a_module_is_a_file_or_a_folder() {
         assert!(is_of("tests.rs", "tests") && is_of("tests/maps.rs", "tests"));
         assert!(!is_of("tests_of.rs", "tests") && !is_of("maps/tests.rs", "tests"));
+        let test_of = |file: &str| folder_of_modules(file) + "tests";
+        assert_eq!(
+            ["lib.rs", "maps.rs", "commands/mod.rs"].map(test_of),
+            ["tests", "maps/tests", "commands/tests"]
+        );
     }
 
     #[test]
