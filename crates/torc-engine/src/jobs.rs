@@ -105,7 +105,7 @@ pub struct Job {
     /// Dependencies that are not met; counted while it is blocked.
     pub(crate) unmet: u32,
     pub(crate) live: Live,
-    /// Row of the newest attempt that has ended, in this run.
+    /// Row of the newest attempt that a runner had and that has ended, in this run.
     pub(crate) last: Option<AttemptId>,
     /// What few jobs have; it can be read like the job's own fields.
     pub(crate) rare: Sparse<Rare>,
@@ -156,7 +156,7 @@ impl Job {
         }
     }
 
-    /// Row of the newest attempt that has ended, in this run.
+    /// Row of the newest attempt that a runner had and that has ended, in this run.
     pub fn last(&self) -> Option<AttemptId> {
         self.last
     }

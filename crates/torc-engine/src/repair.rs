@@ -71,9 +71,7 @@ impl Workflow {
                 done.push((index, Repair::Released));
             }
         }
-        if !done.is_empty() {
-            self.finish();
-        }
+        self.finish();
         done
     }
 

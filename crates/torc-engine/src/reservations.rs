@@ -263,9 +263,6 @@ impl Reservations {
 
     /// What pauses the claims of a workflow.
     pub fn pausing(&self, workflow: WorkflowId, uptime: i64) -> Option<&Reservation> {
-        if self.active.is_empty() {
-            return None;
-        }
         [Scope::All, Scope::Workflow(workflow)]
             .iter()
             .find_map(|scope| self.active.get(scope).filter(|r| r.until > uptime))

@@ -608,7 +608,6 @@ impl Workflow {
         if let Live::Queued(id) = job.live {
             job.live = Live::None;
             job.rare.edit(|rare| rare.not_before = None);
-            job.last = Some(id);
             self.attempts.remove(id);
             self.record_dropped(id, why, now);
         }

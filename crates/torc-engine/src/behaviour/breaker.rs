@@ -29,6 +29,20 @@ fn the_next_retry_is_numbered_among_those_of_the_job_and_of_its_cause() {
 }
 
 #[test]
+fn the_last_failure_of_each_job_tells_whether_it_fails_just_now() {
+    let now = 10_000_000;
+    let at = |row, job, at| AutoRetry { at, ..retry(row, job, "network", false) };
+    // The first of five jobs failed long ago, and again a moment ago.
+    let mut retries: Vec<AutoRetry<'_>> = (1..=4).map(|job| at(job, job, now - 10)).collect();
+    retries[0].at = 0;
+    assert_eq!(seen(Some(9), &retries).storm(now).jobs, 4);
+    retries.push(at(5, 1, now - 10));
+    assert_eq!(seen(Some(9), &retries).storm(now).jobs, 5);
+    retries.swap(0, 4);
+    assert_eq!(seen(Some(9), &retries).storm(now).jobs, 5, "in any order");
+}
+
+#[test]
 fn a_workflows_budget_is_spent_when_it_had_that_many_retries() {
     let settings = AutoRecover::default();
     let retries = [retry(1, 2, "disk", false), retry(2, 3, "disk", false)];

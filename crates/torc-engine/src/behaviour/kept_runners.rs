@@ -84,10 +84,12 @@ fn a_job_that_runs_longer_than_expected_tells_no_time_at_which_the_runner_is_fre
 
 #[test]
 fn of_two_runners_the_one_that_is_free_sooner_is_kept() {
-    for (first, second, kept) in [(10, 20, 1), (20, 10, 2)] {
+    for (first, second, kept, start) in
+        [(10, 20, 1, 0), (20, 10, 2, 0), (10, 20, 1, 900_000), (20, 10, 2, 900_000)]
+    {
         let jobs = vec![sized(1, first, 9), sized(1, second, 8), sized(4, 30, 5), sized(1, 99, 0)];
         let mut c = Chronicle::plain(jobs);
-        c.now = 0;
+        c.now = start;
         c.flow.initialize(0);
         [2, 3].into_iter().for_each(|at| c.flow.hold(ix(at), true));
         assert_eq!(c.claim(1, 1), [0]);

@@ -65,6 +65,93 @@ fn what_ran_over_the_results_of_a_map_runs_again_when_an_item_of_it_is_dropped()
 }
 
 #[test]
+fn what_waits_for_a_map_and_for_another_job_still_waits_for_that_when_an_item_is_dropped() {
+    let mut c = Chronicle::plain(vec![job(&[1, 2]), job(&[]), job(&[]), job(&[0, 4]), job(&[])]);
+    c.flow.set_map(ix(0), tolerating(1));
+    [1, 2].into_iter().for_each(|item| c.flow.set_item(ix(item), ix(0), false));
+    c.flow.settle();
+    c.flow.initialize(0);
+    assert_eq!(c.take(1, 3), [1, 2, 4]);
+    c.end(1, Some(Cause::Exit), 1);
+    c.end(2, None, 0);
+    assert_eq!((status(&c, 0), c.flow.job(ix(3)).unmet), (JobStatus::Completed, 1));
+    c.flow.drop_items(&[ix(1)], c.now).expect("it ended badly");
+    assert_eq!((status(&c, 0), status(&c, 3)), (JobStatus::Completed, JobStatus::Blocked));
+    c.end(4, None, 0);
+    assert_eq!(status(&c, 3), JobStatus::Ready);
+}
+
+/// A map (job 0) that looks for its items, and a job (1) of ten milliseconds.
+fn searching(handlers: Vec<CompiledHandler>) -> Chronicle {
+    let handler = (!handlers.is_empty()).then(|| HandlerIx::new(0));
+    let map = but(job(&[]), |job| (job.handler, job.own_ms) = (handler, Some(1_000)));
+    let short = but(job(&[]), |job| job.own_ms = Some(10));
+    let mut c = Chronicle::new(Default::default(), handlers, vec![map, short]);
+    c.flow.set_map(ix(0), MapJob { is_dynamic: true, ..tolerating(9) });
+    c.flow.initialize(0);
+    c
+}
+
+fn one_item() -> FoundItems {
+    let new = vec![NewItem { name: "item".into(), extra: None }];
+    FoundItems { new, kept: Vec::new(), changed: Vec::new(), gone: Vec::new() }
+}
+
+#[test]
+fn an_item_that_was_found_is_ranked_by_its_own_expected_time() {
+    let mut c = searching(Vec::new());
+    assert_eq!(c.take(1, 1), [0]);
+    c.flow.find_items(ix(0), JobId(3), one_item(), c.now);
+    assert!(c.flow.rank(ix(2)) > c.flow.rank(ix(1)));
+    c.end(0, None, 0);
+    assert_eq!(c.take(1, 1), [2], "the longer one goes first");
+}
+
+#[test]
+fn an_item_that_changes_while_the_run_goes_on_has_all_retries_of_its_rule_again() {
+    let twice =
+        torc_model::plan::Rule { match_all_exit_codes: true, max_retries: 2, ..Default::default() };
+    let mut c = searching(vec![handler(&[twice])]);
+    // The other job runs all the time, so that all of this is one run.
+    assert_eq!(c.take(1, 2), [0, 1]);
+    let mut found = one_item();
+    for life in 1..=3 {
+        c.flow.find_items(ix(0), JobId(3), found, c.now);
+        c.end(0, None, 0);
+        assert_eq!(c.take(1, 2), [2]);
+        c.end(2, Some(Cause::Exit), 1);
+        assert_eq!(c.take(1, 2), [2], "its rule tries it again, life {life}");
+        c.end(2, None, 0);
+        let plan = c.flow.plan_reset(&Seeds::Named(vec![ix(0)])).expect("the map has ended");
+        assert_eq!(plan.len(), 1, "{plan:?}");
+        c.flow.reset(&plan, c.now);
+        c.flow.initialize(c.now);
+        assert_eq!((c.take(1, 2), c.flow.run), (vec![0], 1));
+        found = FoundItems { new: Vec::new(), changed: vec![(ix(2), None)], ..one_item() };
+    }
+}
+
+#[test]
+fn an_item_of_a_disabled_map_does_not_keep_its_workflow_open() {
+    let mut c = searching(Vec::new());
+    assert_eq!(c.take(1, 2), [0, 1]);
+    c.flow.find_items(ix(0), JobId(3), one_item(), c.now);
+    c.end(0, None, 0);
+    assert_eq!(c.take(1, 2), [2]);
+    c.end(2, Some(Cause::Exit), 1);
+    c.end(1, None, 0);
+    let plan = c.flow.plan_reset(&Seeds::Named(vec![ix(0)])).expect("all has ended");
+    c.flow.reset(&plan, c.now);
+    c.flow.initialize(c.now);
+    c.flow.disable(ix(0), c.now).expect("it waits");
+    assert_eq!((status(&c, 2), c.flow.is_complete()), (JobStatus::Canceled, true));
+    // A person resets the item. Its map never looks for it.
+    c.flow.reset(&[(ix(2), Reason::Asked)], c.now);
+    c.flow.initialize(c.now);
+    assert_eq!((status(&c, 2), c.flow.is_complete()), (JobStatus::Canceled, true));
+}
+
+#[test]
 fn a_map_with_a_dropped_item_still_waits_for_its_other_items() {
     let mut c = mapped(tolerating(1));
     assert_eq!(c.take(1, 1), [1]);

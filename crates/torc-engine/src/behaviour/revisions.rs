@@ -82,6 +82,46 @@ fn rules_give_their_retries_anew_in_the_next_run() {
 }
 
 #[test]
+fn what_a_rule_gave_in_an_earlier_run_does_not_count_for_a_job_that_stayed_failed() {
+    let once = Rule { match_all_exit_codes: true, max_retries: 2, ..Rule::default() };
+    let jobs = vec![but(job(&[]), |job| job.handler = Some(HandlerIx::new(0)))];
+    let mut c = Chronicle::new(Default::default(), vec![handler(&[once])], jobs);
+    c.flow.initialize(0);
+    for run in 1..=3 {
+        for status in [JobStatus::Ready, JobStatus::Failed] {
+            assert_eq!(c.take(1, 1), [0]);
+            c.end(0, Some(Cause::Exit), 1);
+            assert_eq!(c.flow.job(ix(0)).status(), status, "run {run}");
+        }
+        // A new job begins the next run, in which a person retries the failed one.
+        c.flow.revise(added(vec![new(1 + run, &[])]), c.now).expect("it is over");
+        let given = c.take(2, 1);
+        assert_eq!((c.flow.run, given.len()), (run + 1, 1));
+        c.end(given[0], None, 0);
+        c.flow.retry(ix(0), run + 1, 9, c.now).expect("it failed");
+    }
+}
+
+#[test]
+fn a_revision_of_a_run_that_goes_on_does_not_begin_it_anew() {
+    let mut c = Chronicle::plain(vec![job(&[])]);
+    c.flow.initialize(0);
+    c.flow.add_action(NewAction {
+        id: torc_model::ids::ActionId(1),
+        trigger: torc_model::status::Trigger::OnWorkflowStart,
+        jobs: Vec::new(),
+        persistent: false,
+        is_recovery: false,
+        schedules_nodes: false,
+        state: torc_model::status::ActionState::Waiting,
+        by: None,
+    });
+    c.flow.revise(added(vec![new(2, &[])]), 0).expect("it is live");
+    let states = c.flow.actions().map(|action| action.state).collect::<Vec<_>>();
+    assert_eq!(states, [torc_model::status::ActionState::Waiting]);
+}
+
+#[test]
 fn what_waited_for_a_removed_job_goes_ahead_unless_the_workflow_was_canceled_or_has_not_begun() {
     let remove = || Revision { removed: vec![ix(0)], ..Revision::default() };
     let jobs = || Chronicle::plain(vec![job(&[]), job(&[0])]);

@@ -106,6 +106,31 @@ fn a_person_moves_a_job_ahead_of_the_others() {
 }
 
 #[test]
+fn of_the_jobs_in_its_way_a_job_names_ten() {
+    let mut jobs = vec![job(&[]); 11];
+    jobs.push(job(&(0..11).collect::<Vec<_>>()));
+    let mut flow = Chronicle::plain(jobs).flow;
+    flow.initialize(0);
+    let why = flow.explain(ix(11), &[], &Limits::new(), 0);
+    assert_eq!((why.because_of.len(), why.because_of_count), (10, 11));
+}
+
+#[test]
+fn nothing_is_due_once_a_retry_may_go_to_any_runner_again() {
+    let again = Rule { match_all_exit_codes: true, max_retries: 9, ..Rule::default() };
+    let jobs = vec![but(job(&[]), |job| job.handler = Some(HandlerIx::new(0))), job(&[])];
+    let mut c = Chronicle::new(Default::default(), vec![handler(&[again])], jobs);
+    c.flow.initialize(0);
+    assert_eq!((c.take(1, 1), c.take(2, 1)), (vec![0], vec![1]));
+    c.end(0, Some(Cause::Exit), 1);
+    let due = c.flow.next_due().expect("the other runner has the first chance until then");
+    c.flow.wake_delayed(due - 1);
+    assert_eq!(c.flow.next_due(), Some(due));
+    c.flow.wake_delayed(due);
+    assert_eq!(c.flow.next_due(), None);
+}
+
+#[test]
 fn a_job_says_whether_it_is_held_back() {
     let mut flow = Chronicle::plain(vec![job(&[])]).flow;
     flow.initialize(0);
@@ -174,4 +199,18 @@ fn an_action_that_asks_for_nodes_once_does_so_once() {
     assert_eq!(state(&flow), Some(ActionState::Executed));
     let mut flow = with_schedule(Trigger::OnWorkflowStart);
     assert_eq!((flow.retire_schedules(), state(&flow)), (1, Some(ActionState::Executed)));
+}
+
+#[test]
+fn what_is_canceled_while_rows_are_repaired_is_passed_on_to_jobs_before_it_in_the_list() {
+    // Each waits for the next one; the first does not mind how that ends.
+    let first = but(job(&[1]), |job| job.cancel_on_failure = false);
+    let mut c = Chronicle::plain(vec![first, job(&[2]), job(&[])]);
+    c.flow.initialize(0);
+    c.flow.jobs[ix(2)].live = crate::jobs::Live::None;
+    c.flow.jobs.set_status(ix(2), JobStatus::Failed, None);
+    let now = c.now;
+    let done = c.flow.repair(&Default::default(), RunnerId(9), &mut c.limits, now);
+    assert_eq!(done, [(ix(1), Repair::Released)]);
+    assert_eq!(statuses(&c.flow), [JobStatus::Ready, JobStatus::Canceled, JobStatus::Failed]);
 }

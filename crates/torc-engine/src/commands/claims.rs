@@ -96,7 +96,7 @@ impl KeptFromWork {
     /// A reservation pauses this workflow.
     pub fn reserved(all: &Reservations, id: WorkflowId, uptime: i64) -> Option<Self> {
         let active = all.pausing(id, uptime)?;
-        let seconds = (active.until - uptime).max(0) / 1000;
+        let seconds = (active.until - uptime) / 1000;
         Some(Self::Reserved { id: active.id, by: active.reserved_by.clone(), seconds })
     }
 
