@@ -29,8 +29,9 @@ use torc_runner::{Prefetch, Shutdown};
 const LEASE_SECONDS: i64 = 60;
 /// After a heartbeat that was not answered the next one comes soon.
 const BEAT_AGAIN: i64 = 2_000;
-/// A runner that is in contact has heard of its actions after this long.
-const UNHEARD: i64 = 40_000;
+/// A runner that is in contact has heard of its actions after this long: where an answer got lost, a
+/// claim that arrives half a minute later brings them again, and one that came before waits as long.
+const UNHEARD: i64 = 70_000;
 /// Between the order to stop a process and its end, at most.
 const KILL_GRACE: i64 = 5_000;
 /// Pauses between two tries of a call.
