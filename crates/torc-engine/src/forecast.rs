@@ -8,13 +8,13 @@ use super::index::{ClassIx, JobIx};
 use super::jobs::NewJob;
 use super::workflow::Workflow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use torc_model::api::Capacity;
 use torc_model::attempt::{Ending, Usage};
 use torc_model::chance::Rng;
 use torc_model::class::Class;
 use torc_model::forecast::LimitedBy;
-use torc_model::ids::RunnerId;
+use torc_model::ids::{AttemptId, RunnerId};
 use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, JobStatus, Origin};
 
 /// A runner of a simulation.
@@ -249,7 +249,7 @@ impl Rest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     // Ends before what they make room for.
-    End(JobIx, u64),
+    End(JobIx, AttemptId),
     Down(usize),
     Up(usize),
 }
@@ -323,21 +323,16 @@ impl Workflow {
                 events.push(Reverse((until, Event::Down(number))));
             }
         }
-        let mut serial = 0;
-        // The end that counts for each job: a machine that goes down takes the others away.
-        let mut valid: HashMap<JobIx, u64> = HashMap::new();
         let held: Vec<JobIx> =
             self.jobs.indexes().filter(|index| self.jobs[*index].held().is_some()).collect();
         for index in held {
             let Some(held) = self.jobs[index].held() else { continue };
-            let began = held.started_at.unwrap_or(now).min(now);
+            let (attempt, began) = (held.attempt, held.started_at.unwrap_or(now).min(now));
             if held.state == AttemptState::Claimed {
                 self.started(index, 1, now);
             }
-            serial += 1;
-            valid.insert(index, serial);
             let end = (began + took(index)).max(now + 1);
-            events.push(Reverse((end, Event::End(index, serial))));
+            events.push(Reverse((end, Event::End(index, attempt))));
         }
         let mut time = now;
         self.wake_delayed(time);
@@ -363,17 +358,15 @@ impl Workflow {
                     strict_scheduler: false,
                     label: machine.label.as_deref(),
                     now: time,
-                    nonce: serial,
+                    nonce: 0,
                 };
                 done.claims += 1;
                 for claimed in self.claim(&claim, limits) {
                     self.started(claimed.index, 1, time);
-                    serial += 1;
                     done.claimed += 1;
-                    valid.insert(claimed.index, serial);
                     done.starts.push((claimed.index, time));
                     let end = time + took(claimed.index).max(1);
-                    events.push(Reverse((end, Event::End(claimed.index, serial))));
+                    events.push(Reverse((end, Event::End(claimed.index, claimed.attempt))));
                 }
             }
             self.take_changes();
@@ -397,12 +390,9 @@ impl Workflow {
                         is_up[number] = false;
                         self.take_down(machines[number].id, limits, time);
                     }
-                    Event::End(index, serial) if valid.get(&index) == Some(&serial) => {
-                        valid.remove(&index);
-                        done.end = time;
-                        self.end_simulated(index, limits, time, &mut done);
+                    Event::End(index, attempt) => {
+                        self.end_simulated(index, attempt, limits, time, &mut done);
                     }
-                    Event::End(..) => {}
                 }
             }
             if self.is_complete() {
@@ -414,9 +404,18 @@ impl Workflow {
         done
     }
 
-    fn end_simulated(&mut self, index: JobIx, limits: &mut Limits, at: i64, done: &mut Simulated) {
+    /// An attempt succeeds, unless a machine that went down took it away.
+    fn end_simulated(
+        &mut self,
+        index: JobIx,
+        attempt: AttemptId,
+        limits: &mut Limits,
+        at: i64,
+        done: &mut Simulated,
+    ) {
         let job = &self.jobs[index];
-        let Some(held) = job.held() else { return };
+        let Some(held) = job.held().filter(|held| held.attempt == attempt) else { return };
+        done.end = at;
         let ms = at - held.started_at.unwrap_or(at);
         done.cpu_ms += ms as f64 * f64::from(self.classes[job.class].cpus);
         let end = End {

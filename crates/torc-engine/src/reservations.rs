@@ -373,6 +373,18 @@ mod tests {
     }
 
     #[test]
+    fn a_reservation_that_got_more_time_and_is_read_again_ends_when_it_would_have_ended() {
+        let mut known = Reservations::default();
+        known.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
+        known.renew(1, "h", 9_000, at(10)).expect("its holder's");
+        known.committed();
+        let row = Reservation { until: 3_600_500, ..known.active[&Scope::All].clone() };
+        assert_eq!(row.expires, 1_009_010, "as its row says");
+        let read = Reservations::new([(Scope::All, row)], 2).with_times_of(known);
+        assert_eq!(read.next_end(0), Some(9_010));
+    }
+
+    #[test]
     fn what_is_on_disk_is_not_remembered_of_a_reservation() {
         let mut all = Reservations::default();
         all.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
@@ -433,5 +445,8 @@ mod tests {
         assert_eq!(all.release(3, None, at(411)), Ok(released));
         all.committed();
         assert_eq!(all, Reservations::new([], 4));
+        all.begin(Scope::All, ("ann", "h".into()), 9_000, at(500)).expect("free");
+        let refused = all.begin(Scope::All, ("bob", "i".into()), 1, at(4_500)).expect_err("held");
+        assert_eq!(refused.hint.as_deref(), Some("it ends in 5 s at the latest"));
     }
 }

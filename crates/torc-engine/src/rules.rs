@@ -228,6 +228,14 @@ mod tests {
     }
 
     #[test]
+    fn a_text_narrows_a_catch_all() {
+        let h = handler(r#"[{"match_all_exit_codes": true, "stderr_matches": ["busy"]}]"#);
+        let h = h.expect("valid");
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "device busy")), Some(0));
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "no such file")), None);
+    }
+
+    #[test]
     fn a_text_narrows_the_codes_beside_it() {
         let h = handler(r#"[{"exit_codes": [1], "stderr_matches": ["busy"]}]"#).expect("valid");
         assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "device busy")), Some(0));

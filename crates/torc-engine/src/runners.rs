@@ -75,8 +75,6 @@ pub struct Answers {
     is_greeted: bool,
     /// The last actions, with the key of the claim and when: a repeat gets them again.
     given: VecDeque<(String, ActionId, i64)>,
-    /// An earlier server may have given it actions in an answer that got lost.
-    is_unsure: bool,
 }
 
 impl KnownRunner {
@@ -108,7 +106,7 @@ impl KnownRunner {
     ) -> Self {
         self.conduct = Conduct::restored(quarantine);
         self.ordered = ordered;
-        self.answers = Answers { is_greeted: true, is_unsure: true, ..Answers::default() };
+        self.answers = Answers { is_greeted: true, ..Answers::default() };
         self
     }
 
@@ -138,7 +136,6 @@ impl KnownRunner {
         uptime: i64,
     ) -> GivenActions {
         let is_new = !std::mem::replace(&mut self.answers.is_greeted, true);
-        let is_unsure = std::mem::replace(&mut self.answers.is_unsure, false);
         let given = &self.answers.given;
         let is_repeated =
             |action: ActionId| given.iter().any(|(of, a, _)| of == key && *a == action);
@@ -147,8 +144,7 @@ impl KnownRunner {
         };
         let again = |a: &&Action| {
             let is_its_own = a.state == ActionState::Claimed && a.by == Some(id);
-            (is_its_own && (is_unsure || !is_fresh(a.id)))
-                || ((is_its_own || a.persistent) && is_repeated(a.id))
+            (is_its_own && !is_fresh(a.id)) || ((is_its_own || a.persistent) && is_repeated(a.id))
         };
         GivenActions { ids: workflow.actions().filter(again).map(|a| a.id).collect(), is_new }
     }

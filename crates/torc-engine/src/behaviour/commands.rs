@@ -444,6 +444,47 @@ fn a_bad_machine_gets_no_work_for_a_while_and_is_then_tried_again() {
 }
 
 #[test]
+fn a_job_that_failed_on_a_bad_machine_is_queued_again_and_counted() {
+    let mut desk = Desk::new(jobs(2));
+    assert_eq!(desk.ask(ANN, "k").attempts.len(), 2);
+    let burnt = [0, 1].map(|at| {
+        let burnt = BurntAttempt { id: desk.held(at).id, run: 1, number: 1, rule: None };
+        assert!(desk.end(ANN, at, Some(Cause::Exit)).reply.is_ok());
+        (JobId(at as i64 + 1), burnt)
+    });
+    let kept = Quarantine { why: "jobs fail".into(), until: desk.at.now + 5_000 };
+    let (runner, workflow, burnt) = (ANN, FLOW, burnt.to_vec());
+    let changes = desk.done(QuarantineRunner { runner, workflow, kept, burnt }).changes;
+    let told = changes.iter().find_map(|change| match change {
+        Change::Event { kind: EventKind::RunnerQuarantined, data, .. } => Some(data),
+        _ => None,
+    });
+    let told = told.expect("people hear of it");
+    assert_eq!((&told["refunded"], &told["queued_again"]), (&json!(2), &json!(2)));
+    assert_eq!(statuses(desk.flow()), [JobStatus::Ready; 2]);
+}
+
+#[test]
+fn a_runner_that_asked_before_there_were_actions_is_greeted_when_there_are() {
+    let mut desk = Desk::new(jobs(1));
+    assert_eq!(desk.ask(ANN, "k").actions, []);
+    let id = torc_model::ids::ActionId(1);
+    let action = NewAction {
+        id,
+        trigger: torc_model::status::Trigger::OnWorkerStart,
+        jobs: Vec::new(),
+        persistent: true,
+        is_recovery: false,
+        schedules_nodes: false,
+        state: torc_model::status::ActionState::Waiting,
+        by: None,
+    };
+    desk.run(On(FLOW, AddLateAction { action }));
+    assert_eq!(desk.ask(ANN, "l").actions, [id]);
+    assert_eq!(desk.ask(ANN, "m").actions, []);
+}
+
+#[test]
 fn an_order_makes_all_waiting_claims_look_again_and_none_is_given_to_who_has_ended() {
     let mut desk = Desk::new(jobs(1));
     let order = |runner| OrderRunner { runner, ordered: Some(RunnerOrder::Drain) };
@@ -695,7 +736,7 @@ fn items_that_a_map_found_take_numbers_that_no_job_has() {
     desk.run(ReportEnd { workflow, runner, report, started: None, facts });
     let ids: Vec<JobId> = desk.flow().jobs().map(|job| job.id()).collect();
     assert_eq!(ids, [JobId(1), JobId(40), JobId(41)]);
-    assert_eq!(desk.run(TakeJobIds { count: 0 }), JobId(42));
+    assert_eq!((desk.run(TakeJobIds { count: 0 }), desk.engine.next_job()), (JobId(42), 42));
 }
 
 #[test]

@@ -179,6 +179,21 @@ fn a_machine_near_its_end_begins_with_what_ends_in_time() {
 }
 
 #[test]
+fn a_machine_for_another_scheduler_takes_a_job_that_none_of_its_own_takes() {
+    let flow = flow(vec![but(known(1_000, 1, &[]), |job| job.class.scheduler = Some(5))]);
+    let done = simulate(&flow, &[SimulatedMachine { scheduler: Some(6), ..machine(1, 1, 0) }], 0);
+    assert_eq!((done.end, done.left), (1_000, 0));
+}
+
+#[test]
+fn an_attempt_that_a_machine_took_away_does_not_end() {
+    let flow = flow(vec![known(60_000, 1, &[]), known(5_000, 1, &[])]);
+    let machines = [SimulatedMachine { until: Some(10_000), ..machine(1, 2, 0) }];
+    let done = simulate(&flow, &machines, 0);
+    assert_eq!((done.end, done.claimed, done.left), (5_000, 2, 1));
+}
+
+#[test]
 fn the_end_of_a_machine_is_not_the_fault_of_its_jobs() {
     let flow = flow(vec![but(known(60_000, 1, &[]), |job| job.max_lost = 0)]);
     let machines =

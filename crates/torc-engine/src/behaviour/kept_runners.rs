@@ -47,6 +47,46 @@ fn what_fills_the_gap_does_not_move_the_start_of_the_job_that_the_runner_is_kept
 }
 
 #[test]
+fn a_kept_runner_is_free_when_enough_of_what_it_runs_has_ended() {
+    // One job of two CPUs ends at 10 s, one of one CPU at 20 s, and three CPUs are wanted.
+    for (seconds, given) in [(9, vec![3]), (15, Vec::new())] {
+        let jobs = vec![sized(2, 10, 9), sized(1, 20, 9), sized(3, 30, 5), sized(1, seconds, 0)];
+        let mut c = Chronicle::plain(jobs);
+        c.now = 0;
+        c.flow.initialize(0);
+        [2, 3].into_iter().for_each(|at| c.flow.hold(ix(at), true));
+        assert_eq!(c.claim(1, 4).len(), 2);
+        [2, 3].into_iter().for_each(|at| c.flow.hold(ix(at), false));
+        c.now = 1_000;
+        assert_eq!(c.claim(1, 4), given, "{seconds} s");
+    }
+}
+
+#[test]
+fn a_job_tells_when_the_runner_that_is_kept_for_it_is_free() {
+    let mut c = kept(10, vec![sized(1, 60, 0)]);
+    assert!(c.claim(1, 4).is_empty());
+    let capacity = node(4);
+    let claim = Claim {
+        runner: RunnerId(1),
+        key: "k",
+        limit: 1,
+        prefetch: 0,
+        capacity: &capacity,
+        time_left: None,
+        scheduler: None,
+        strict_scheduler: false,
+        label: None,
+        now: c.now,
+        nonce: 0,
+    };
+    let runners = [RunnerFacts { claim, host: "a" }];
+    let said = |now| c.flow.explain(ix(1), &runners, &Limits::new(), now).summary;
+    assert!(said(9_000).contains("on a, reserved, about"), "{}", said(9_000));
+    assert!(said(10_000).ends_with("on a, reserved"), "{}", said(10_000));
+}
+
+#[test]
 fn a_runner_is_not_kept_for_a_job_that_is_held_back() {
     let mut c = kept(10, vec![sized(1, 60, 0)]);
     assert!(c.claim(1, 4).is_empty());
@@ -85,7 +125,7 @@ fn a_job_that_runs_longer_than_expected_tells_no_time_at_which_the_runner_is_fre
 #[test]
 fn of_two_runners_the_one_that_is_free_sooner_is_kept() {
     for (first, second, kept, start) in
-        [(10, 20, 1, 0), (20, 10, 2, 0), (10, 20, 1, 900_000), (20, 10, 2, 900_000)]
+        [(10, 20, 1, 0), (20, 10, 2, 0), (10, 10, 1, 0), (10, 20, 1, 900_000)]
     {
         let jobs = vec![sized(1, first, 9), sized(1, second, 8), sized(4, 30, 5), sized(1, 99, 0)];
         let mut c = Chronicle::plain(jobs);

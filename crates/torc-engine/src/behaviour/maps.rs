@@ -98,6 +98,28 @@ fn one_item() -> FoundItems {
 }
 
 #[test]
+fn the_end_of_an_item_does_not_start_a_map_that_waits_to_look_for_its_items() {
+    let mut c = Chronicle::plain(vec![job(&[]), job(&[0])]);
+    c.flow.set_map(ix(1), MapJob { is_dynamic: true, ..tolerating(9) });
+    c.flow.initialize(0);
+    assert_eq!(c.take(1, 1), [0]);
+    c.end(0, None, 0);
+    assert_eq!(c.take(1, 1), [1]);
+    c.flow.find_items(ix(1), JobId(3), one_item(), c.now);
+    c.end(1, None, 0);
+    assert_eq!(c.take(1, 1), [2]);
+    c.end(2, Some(Cause::Exit), 1);
+    let plan = c.flow.plan_reset(&Seeds::Named(vec![ix(0)])).expect("all has ended");
+    c.flow.reset(&plan, c.now);
+    c.flow.initialize(c.now);
+    use JobStatus::*;
+    assert_eq!(statuses(&c.flow), [Ready, Blocked, Uninitialized]);
+    c.flow.cancel_job(ix(2), c.now).expect("it waits");
+    assert_eq!(statuses(&c.flow), [Ready, Blocked, Canceled]);
+    assert_eq!(c.flow.job(ix(1)).unmet, 1);
+}
+
+#[test]
 fn an_item_that_was_found_is_ranked_by_its_own_expected_time() {
     let mut c = searching(Vec::new());
     assert_eq!(c.take(1, 1), [0]);

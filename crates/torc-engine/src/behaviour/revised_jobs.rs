@@ -200,6 +200,19 @@ fn a_job_that_a_failure_canceled_runs_when_it_waits_for_another_one_instead() {
 }
 
 #[test]
+fn a_running_job_that_runs_again_with_a_parent_that_failed_is_canceled_when_it_has_ended() {
+    let mut c = begun(vec![job(&[]), job(&[]), job(&[1])]);
+    assert_eq!(c.take(1, 2).len(), 2);
+    c.end(0, Some(Cause::Exit), 1);
+    let job = ChangedJob { parents: Some(vec![ix(0)]), ..changed(1) };
+    let revision = Revision { changed: vec![job], again: vec![ix(1)], ..Revision::default() };
+    c.flow.revise(revision, c.now).expect("it is live");
+    c.end(1, None, 0);
+    use JobStatus::*;
+    assert_eq!(statuses(&c.flow), [Failed, Canceled, Canceled]);
+}
+
+#[test]
 fn a_job_that_a_person_canceled_stays_so_whatever_it_waits_for() {
     let mut c = begun(vec![job(&[]), job(&[0])]);
     c.flow.cancel_job(ix(1), 0).expect("it has not ended");

@@ -103,6 +103,66 @@ fn what_a_rule_gave_in_an_earlier_run_does_not_count_for_a_job_that_stayed_faile
 }
 
 #[test]
+fn the_next_run_of_a_revision_triggers_what_waits_for_its_start() {
+    let mut c = Chronicle::plain(vec![job(&[])]);
+    c.flow.add_action(NewAction {
+        id: torc_model::ids::ActionId(1),
+        trigger: torc_model::status::Trigger::OnWorkflowStart,
+        jobs: Vec::new(),
+        persistent: false,
+        is_recovery: false,
+        schedules_nodes: false,
+        state: torc_model::status::ActionState::Waiting,
+        by: None,
+    });
+    c.flow.settle();
+    c.flow.initialize(0);
+    c.finish();
+    let states = |c: &Chronicle| c.flow.actions().map(|action| action.state).collect::<Vec<_>>();
+    c.flow.retire_schedules();
+    let mut given = KnownRunner::new(WorkflowId(1), "a".into(), 7, node(1)).begin_actions(
+        RunnerId(1),
+        &c.flow,
+        "k",
+        0,
+    );
+    c.flow.give_actions(RunnerId(1), &mut given);
+    c.flow.action_done(torc_model::ids::ActionId(1), RunnerId(1), None);
+    assert_eq!(states(&c), [torc_model::status::ActionState::Executed]);
+    c.flow.revise(added(vec![new(2, &[])]), 0).expect("it is over");
+    assert_eq!(states(&c), [torc_model::status::ActionState::Triggered]);
+}
+
+#[test]
+fn what_waits_behind_a_removed_job_does_not_make_jobs_before_it_urgent() {
+    let sized = |ms, parents: &[usize]| but(job(parents), |job| job.own_ms = Some(ms));
+    let jobs = vec![sized(10, &[]), sized(10, &[0]), sized(100_000, &[1]), sized(1_000, &[])];
+    let mut c = Chronicle::plain(jobs);
+    c.flow.initialize(0);
+    assert!(c.flow.rank(ix(0)) > c.flow.rank(ix(3)));
+    let removed = vec![ix(1)];
+    c.flow.revise(Revision { removed, ..Revision::default() }, 0).expect("it is live");
+    assert!(c.flow.rank(ix(0)) < c.flow.rank(ix(3)));
+}
+
+#[test]
+fn a_job_that_is_revised_while_it_runs_has_all_retries_of_its_rule_each_time() {
+    let once = Rule { match_all_exit_codes: true, max_retries: 2, ..Rule::default() };
+    let jobs = vec![but(job(&[]), |job| job.handler = Some(HandlerIx::new(0)))];
+    let mut c = Chronicle::new(Default::default(), vec![handler(&[once])], jobs);
+    c.flow.initialize(0);
+    for life in 1..=3 {
+        assert_eq!(c.take(1, 1), [0]);
+        c.end(0, Some(Cause::Exit), 1);
+        assert_eq!(c.flow.job(ix(0)).status(), JobStatus::Ready, "life {life}");
+        assert_eq!(c.take(1, 1), [0]);
+        let again = Revision { again: vec![ix(0)], ..Revision::default() };
+        c.flow.revise(again, c.now).expect("it is live");
+        c.end(0, None, 0);
+    }
+}
+
+#[test]
 fn a_revision_of_a_run_that_goes_on_does_not_begin_it_anew() {
     let mut c = Chronicle::plain(vec![job(&[])]);
     c.flow.initialize(0);

@@ -214,3 +214,62 @@ fn what_is_canceled_while_rows_are_repaired_is_passed_on_to_jobs_before_it_in_th
     assert_eq!(done, [(ix(1), Repair::Released)]);
     assert_eq!(statuses(&c.flow), [JobStatus::Ready, JobStatus::Canceled, JobStatus::Failed]);
 }
+
+/// A workflow whose only job, which has a rule for any failure, stands like this.
+fn standing(status: JobStatus) -> Chronicle {
+    let again = Rule { match_all_exit_codes: true, max_retries: 9, ..Rule::default() };
+    let jobs = vec![but(job(&[]), |job| job.handler = Some(HandlerIx::new(0)))];
+    let mut c = Chronicle::new(Default::default(), vec![handler(&[again])], jobs);
+    c.flow.run = 1;
+    c.flow.jobs.set_status(ix(0), status, None);
+    c.flow.take_changes();
+    c
+}
+
+#[test]
+fn the_attempt_that_a_repair_writes_down_is_the_first_where_no_other_was_counted() {
+    let mut c = standing(JobStatus::Running);
+    let now = c.now;
+    let done = c.flow.repair(&Default::default(), RunnerId(9), &mut c.limits, now);
+    assert_eq!(done, [(ix(0), Repair::AttemptWritten)]);
+    let changes = c.flow.take_changes().into_iter();
+    let number = |change| match change {
+        Change::AttemptQueued(new) => Some(new.number),
+        _ => None,
+    };
+    assert_eq!(changes.filter_map(number).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn a_script_that_ran_before_a_crash_does_not_run_again_when_the_end_is_decided() {
+    for has_run in [true, false] {
+        let mut c = standing(JobStatus::Running);
+        c.flow.jobs[ix(0)].tries.number = 1;
+        let script = torc_model::api::RecoveryScript {
+            script: "fix".into(),
+            timeout_seconds: 9,
+            on_failure: torc_model::plan::OnScriptFailure::Continue,
+            failed_attempt_id: 1,
+            return_code: 2,
+        };
+        c.flow.jobs[ix(0)].rare.edit(|rare| rare.script = Some(script.clone()));
+        let result = torc_model::api::ScriptResult {
+            return_code: 0,
+            exec_seconds: 1.0,
+            timed_out: false,
+            stdout_path: None,
+            stderr_path: None,
+        };
+        let end = End { script: has_run.then_some(result), ..end(Some(Cause::Exit), 1, 0) };
+        let (id, state) = (torc_model::ids::AttemptId(7), torc_model::status::AttemptState::Failed);
+        let last = LastEnd { id, state, end, decided: false };
+        let now = c.now;
+        let done = c.flow.repair(&[(ix(0), last)].into(), RunnerId(9), &mut c.limits, now);
+        assert_eq!(done, [(ix(0), Repair::Decided)]);
+        let next = c.flow.take_changes().into_iter().find_map(|change| match change {
+            Change::AttemptQueued(new) => Some(new.recovery),
+            _ => None,
+        });
+        assert_eq!(next, Some(Some(script).filter(|_| !has_run)));
+    }
+}

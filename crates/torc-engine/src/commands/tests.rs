@@ -206,7 +206,7 @@ fn a_command_about_a_workflow_that_is_not_loaded_is_refused_and_changes_nothing(
     let mut engine = engine();
     let done = engine.handle(On(WorkflowId(9), CancelWorkflow {}), AT);
     assert!(done.reply.is_err() && done.changes.is_empty());
-    let gone = run(&mut engine, DeleteWorkflow(FLOW));
-    assert_eq!(gone, [(ANN, None)]);
+    let done = engine.handle(DeleteWorkflow(FLOW), AT);
+    assert_eq!((done.reply, done.changes), (Ok(vec![(ANN, None)]), vec![Change::WorkflowDeleted]));
     assert!(engine.workflow(FLOW).is_none() && engine.runners().get(&ANN).is_none());
 }
