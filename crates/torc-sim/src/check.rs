@@ -36,7 +36,7 @@ pub struct Checker {
     actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
     /// When they were given to a runner.
     given: BTreeMap<ActionId, i64>,
-    /// When runners heard that they must stop an attempt, or went on after they stood still.
+    /// When runners heard that they must stop an attempt or leave, or went on after they stood still.
     pub ordered: BTreeMap<AttemptId, i64>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
@@ -460,7 +460,7 @@ impl Checker {
             && ended - heard > OBEDIENCE_MS
         {
             return Err(format!(
-                "obedience: attempt {} ran on for {} s after its runner had heard that it must stop",
+                "obedience: attempt {} ran on for {} s after its runner had heard that it must stop it",
                 row.id,
                 (ended - heard) / 1000
             ));

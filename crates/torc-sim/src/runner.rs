@@ -244,6 +244,9 @@ impl World {
             let text = "the batch system said why";
             self.tell(slot, Fact::StopReason(LastWord { text, cause }));
         }
+        for process in self.witness.live().filter(|process| process.slot == slot) {
+            self.checker.ordered.entry(process.attempt).or_insert(self.now);
+        }
         self.tell(slot, Fact::Shutdown(Shutdown::Stop));
     }
 
