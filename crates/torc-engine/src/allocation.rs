@@ -4,7 +4,13 @@
 //! An event that cannot happen to an allocation now is late or repeated: it changes nothing.
 
 use super::machine::{IllegalEvent, Machine};
+use torc_model::slurm::wire::Observation;
+use torc_model::slurm::{AllocationEnding, AllocationPhase};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
+
+/// Longer than any submission to a batch system may take; after that another submitter may take over,
+/// looking first.
+pub const SUBMIT_LEASE_MS: i64 = 120_000;
 
 /// What happened to an allocation, without what was told with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +132,23 @@ pub struct Sighting {
     pub expected_start: Option<i64>,
 }
 
+impl Sighting {
+    /// What a client saw of one that the batch system has.
+    pub fn new(seen: &Observation, phase: AllocationPhase, reason: Option<&str>) -> Self {
+        let state = match phase {
+            AllocationPhase::Waiting => "PENDING",
+            AllocationPhase::Running => "RUNNING",
+            AllocationPhase::Leaving => "COMPLETING",
+        };
+        Self {
+            state: state.into(),
+            reason: reason.map(Into::into),
+            job: seen.slurm_job_id.clone(),
+            expected_start: seen.expected_start_ms,
+        }
+    }
+}
+
 /// The end of an allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocationOver {
@@ -139,6 +162,31 @@ pub struct AllocationOver {
     pub cause: Option<Cause>,
     /// Its jobs ran until its time was over, and none of them came to an end of its own.
     pub was_too_short: bool,
+    /// Some job ran in it. Without that it gets no successor by itself, which would go on for ever.
+    pub did_work: bool,
+}
+
+impl AllocationOver {
+    /// An end about which the rows tell nothing else.
+    pub fn new(ended_as: AllocationEnd, state: &str, why: impl Into<String>) -> Self {
+        Self {
+            ended_as,
+            state: state.into(),
+            why: why.into(),
+            cause: None,
+            was_too_short: false,
+            did_work: false,
+        }
+    }
+
+    /// As the batch system says.
+    pub(crate) fn reported(ending: &AllocationEnding, why: String) -> Self {
+        let ended_as = match ending.is_vanished {
+            true => AllocationEnd::Vanished,
+            false => AllocationEnd::Reported,
+        };
+        Self { cause: Some(ending.cause), ..Self::new(ended_as, &ending.state, why) }
+    }
 }
 
 /// A runner that reports from inside an allocation.
@@ -441,6 +489,7 @@ mod tests {
             why: "its time was over".into(),
             cause: Some(Cause::Walltime),
             was_too_short: true,
+            did_work: true,
         }
     }
 

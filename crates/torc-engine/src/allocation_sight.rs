@@ -2,9 +2,10 @@
 //! nothing, and the word of the batch system about processes is checked against what the server
 //! itself knows of the runners in it.
 
-use super::allocation::AllocationLife;
+use super::allocation::{AllocationEvent, AllocationLife, AllocationOver, Sighting};
 use super::liveness::Process;
-use torc_model::slurm::{AllocationPhase, Verdict};
+use torc_model::slurm::wire::Observation;
+use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
 /// What a look at the batch system means for an allocation.
@@ -28,7 +29,132 @@ pub enum Look {
     StartsAgain,
 }
 
+/// What follows from a look at the batch system, for an allocation and its runners. The runners end
+/// first, then attempts are explained, then the event happens to the allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding<'a> {
+    /// What the look means.
+    pub look: Look,
+    /// The batch system says that no process of the allocation runs: its runners end, unless there is
+    /// a doubt.
+    pub gone: Option<RunnersGone>,
+    /// What speaks against that.
+    pub doubt: Option<Doubt>,
+    /// How a life of the allocation ended: attempts that were stopped in it get that cause.
+    pub explains: Option<&'a AllocationEnding>,
+    /// What happens to the allocation.
+    pub event: Option<AllocationEvent>,
+}
+
+/// Why the runners of an allocation are gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunnersGone {
+    /// Why the batch system ended the allocation.
+    pub cause: Cause,
+    /// One clause for people.
+    pub text: String,
+}
+
 impl AllocationLife {
+    /// What follows from a look. `runners` are those in the allocation that have not ended.
+    pub fn judge<'a>(&self, seen: &'a Observation, runners: &[RunnerTrace]) -> Finding<'a> {
+        let look = self.look(&seen.verdict, seen.is_missing, seen.moves);
+        let nothing = Finding { look, gone: None, doubt: None, explains: None, event: None };
+        match &seen.verdict {
+            _ if look == Look::Nothing => nothing,
+            Verdict::Unknown { .. } => {
+                let is_new = look == Look::Missing && self.missing_since.is_none();
+                Finding { event: is_new.then_some(AllocationEvent::Missing), ..nothing }
+            }
+            Verdict::Alive { phase, reason } => {
+                let sighting = Sighting::new(seen, *phase, reason.as_deref());
+                match look {
+                    Look::Waiting | Look::StartsAgain => {
+                        self.judge_waiting(nothing, seen, sighting, runners)
+                    }
+                    _ => Finding { event: Some(AllocationEvent::Seen(sighting)), ..nothing },
+                }
+            }
+            Verdict::Ended(ending) if look == Look::Explained => {
+                let event = Some(AllocationEvent::Explained(self.explained(ending)));
+                Finding { explains: Some(ending), event, ..nothing }
+            }
+            Verdict::Ended(ending) => {
+                let gone = RunnersGone { cause: ending.cause, text: ending.text.clone() };
+                let found = Finding { gone: Some(gone), doubt: doubt_of(runners), ..nothing };
+                if found.doubt.is_some() {
+                    return found;
+                }
+                let event = Some(AllocationEvent::Ended(self.ended_by(ending)));
+                Finding { explains: Some(ending), event, ..found }
+            }
+        }
+    }
+
+    /// It waits in the queue. If it ran before, it was put back, and nothing of its earlier life runs
+    /// any more.
+    fn judge_waiting<'a>(
+        &self,
+        nothing: Finding<'a>,
+        seen: &'a Observation,
+        sighting: Sighting,
+        runners: &[RunnerTrace],
+    ) -> Finding<'a> {
+        // Why it was put back only accounting knows.
+        let (cause, before) = match seen.before.as_ref().filter(|it| it.cause.is_taken_away()) {
+            Some(before) => (before.cause, format!("; before, {}", before.text)),
+            None => (Cause::Lost, String::new()),
+        };
+        let text = format!("Slurm put the allocation back into its queue{before}");
+        let found = Finding { gone: Some(RunnersGone { cause, text }), ..nothing };
+        let (doubt, explains) = (doubt_of(runners), seen.before.as_ref());
+        if doubt.is_some() {
+            return Finding { doubt, event: Some(AllocationEvent::Seen(sighting)), ..found };
+        }
+        let has_run = !runners.is_empty()
+            || matches!(self.status, AllocationStatus::Active | AllocationStatus::Complete);
+        let event = match has_run {
+            true => AllocationEvent::Requeued(sighting),
+            false => AllocationEvent::Seen(sighting),
+        };
+        Finding { explains, event: Some(event), ..found }
+    }
+
+    /// How the word of the batch system ends it.
+    fn ended_by(&self, ending: &AllocationEnding) -> AllocationOver {
+        let why = match self.unneeded_since {
+            Some(_) => format!("no longer needed; {}", ending.text),
+            None => ending.text.clone(),
+        };
+        AllocationOver::reported(ending, why)
+    }
+
+    /// What the batch system says after the end is added to what its runners said. They may have known
+    /// better why they were stopped.
+    fn explained(&self, ending: &AllocationEnding) -> AllocationOver {
+        let known = self.reason.as_deref().unwrap_or_default();
+        AllocationOver {
+            cause: Some(ending.cause).filter(|cause| cause.is_taken_away()).or(self.cause),
+            was_too_short: self.was_too_short,
+            ..AllocationOver::reported(ending, format!("{known}; {}", ending.text))
+        }
+    }
+
+    /// A runner has left in good order: with the last one an allocation that runs is over.
+    /// `still_there`: so many have not left.
+    pub fn left(
+        &self,
+        still_there: usize,
+        why: &str,
+        cause: Option<Cause>,
+    ) -> Option<AllocationOver> {
+        let is_over = self.status == AllocationStatus::Active && still_there == 0;
+        is_over.then(|| AllocationOver {
+            cause,
+            ..AllocationOver::new(AllocationEnd::Left, "LEFT", why)
+        })
+    }
+
     /// What a look means. `is_missing`: the batch system answered and did not list it. `moves`: how
     /// often the allocation had moved before the look began, where the client tells; what was seen
     /// before the last move is about a state that is no more.
@@ -142,6 +268,10 @@ impl RunnerTrace {
     }
 }
 
+fn doubt_of(runners: &[RunnerTrace]) -> Option<Doubt> {
+    runners.iter().find_map(RunnerTrace::doubt)
+}
+
 /// Why attempts ended that were alive in an allocation: of several jobs it is unknown which one took
 /// the memory.
 pub fn cause_for(cause: Cause, attempts: usize) -> Cause {
@@ -236,6 +366,119 @@ mod tests {
         assert_eq!(looks(Complete, Some(Cause::Lost), left), afterwards);
         assert_eq!(looks(Complete, None, left), [Nothing; 9], "nothing was lost with it");
         assert_eq!(looks(Complete, Some(Cause::Lost), AllocationEnd::Reported), [Nothing; 9]);
+    }
+
+    fn seen(verdict: Verdict) -> Observation {
+        Observation {
+            id: 1,
+            verdict,
+            slurm_job_id: None,
+            is_missing: false,
+            before: None,
+            expected_start_ms: None,
+            moves: None,
+        }
+    }
+
+    #[test]
+    fn an_allocation_that_was_never_begun_is_not_put_back_by_waiting() {
+        use AllocationStatus::{Active, Complete, Pending, Submitting};
+        let waits =
+            seen(Verdict::Alive { phase: AllocationPhase::Waiting, reason: Some("Prio".into()) });
+        let kind = |status, runners: &[RunnerTrace]| {
+            let end = Some((1, AllocationEnd::Left));
+            let cause = Some(Cause::Stopped);
+            let life = AllocationLife { status, end, cause, ..AllocationLife::planned(None) };
+            let found = life.judge(&waits, runners);
+            (found.doubt, found.event.map(|event| event.kind()))
+        };
+        let gone = RunnerTrace {
+            process: Process::Unknown,
+            is_clean: true,
+            is_unread: false,
+            spoke: false,
+        };
+        let spoke = RunnerTrace { spoke: true, ..gone };
+        use super::super::allocation::AllocationMove::{Requeued, Seen};
+        for status in [Submitting, Pending] {
+            assert_eq!(kind(status, &[]), (None, Some(Seen)), "{status}");
+            assert_eq!(kind(status, &[gone]), (None, Some(Requeued)), "{status}");
+        }
+        assert_eq!(kind(Active, &[]), (None, Some(Requeued)));
+        assert_eq!(kind(Active, &[gone, spoke]), (Some(Doubt::Spoke), Some(Seen)));
+        assert_eq!(kind(Complete, &[]), (None, Some(Requeued)));
+    }
+
+    #[test]
+    fn an_end_counts_only_without_doubt_and_explains_what_was_stopped() {
+        let ending = AllocationEnding { cause: Cause::Preempted, ..AllocationEnding::vanished() };
+        let over = seen(Verdict::Ended(ending.clone()));
+        let life =
+            AllocationLife { status: AllocationStatus::Active, ..AllocationLife::planned(None) };
+        let trace = RunnerTrace {
+            process: Process::Unknown,
+            is_clean: true,
+            is_unread: false,
+            spoke: false,
+        };
+        let found = life.judge(&over, &[trace]);
+        let gone = RunnersGone { cause: Cause::Preempted, text: ending.text.clone() };
+        assert_eq!((found.gone.as_ref(), found.doubt), (Some(&gone), None));
+        assert_eq!(found.explains, Some(&ending));
+        let Some(AllocationEvent::Ended(over_as)) = &found.event else { panic!("{found:?}") };
+        assert_eq!((over_as.ended_as, over_as.cause), (AllocationEnd::Vanished, Some(gone.cause)));
+        assert_eq!(over_as.why, ending.text);
+        let unneeded = AllocationLife { unneeded_since: Some(1), ..life.clone() };
+        let Some(AllocationEvent::Ended(over_as)) = unneeded.judge(&over, &[]).event else {
+            panic!("it is over")
+        };
+        assert_eq!(over_as.why, format!("no longer needed; {}", ending.text));
+
+        let found = life.judge(&over, &[trace, RunnerTrace { is_unread: true, ..trace }]);
+        assert_eq!((found.gone, found.doubt), (Some(gone), Some(Doubt::Results)));
+        assert_eq!((found.explains, found.event), (None, None));
+    }
+
+    #[test]
+    fn what_the_batch_system_says_of_a_life_that_is_over_adds_to_what_is_known() {
+        let life = AllocationLife {
+            status: AllocationStatus::Complete,
+            reason: Some("told to stop".into()),
+            cause: Some(Cause::Preempted),
+            end: Some((1, AllocationEnd::Left)),
+            was_too_short: true,
+            ..AllocationLife::planned(None)
+        };
+        let ending = AllocationEnding { cause: Cause::Lost, ..AllocationEnding::vanished() };
+        let over = seen(Verdict::Ended(ending.clone()));
+        let found = life.judge(&over, &[]);
+        let Some(AllocationEvent::Explained(over)) = found.event else { panic!("{found:?}") };
+        assert_eq!(over.why, format!("told to stop; {}", ending.text));
+        assert_eq!((over.cause, over.was_too_short), (Some(Cause::Preempted), true));
+        assert_eq!((found.gone, found.explains), (None, Some(&ending)));
+    }
+
+    #[test]
+    fn what_was_not_listed_is_noted_once() {
+        let missing = Observation {
+            is_missing: true,
+            ..seen(Verdict::Unknown { why: "it is not listed".into() })
+        };
+        let life =
+            AllocationLife { status: AllocationStatus::Pending, ..AllocationLife::planned(None) };
+        assert_eq!(life.judge(&missing, &[]).event, Some(AllocationEvent::Missing));
+        let again = AllocationLife { missing_since: Some(1), ..life.clone() };
+        assert_eq!(again.judge(&missing, &[]).event, None);
+        let unknown = Observation { is_missing: false, ..missing };
+        assert_eq!(life.judge(&unknown, &[]).event, None);
+    }
+
+    #[test]
+    fn only_the_last_runner_that_leaves_ends_an_allocation_that_runs() {
+        let life = |status| AllocationLife { status, ..AllocationLife::planned(None) };
+        let left = |status, still_there| life(status).left(still_there, "bye", None).is_some();
+        assert!(left(AllocationStatus::Active, 0) && !left(AllocationStatus::Active, 1));
+        assert!(!left(AllocationStatus::Pending, 0) && !left(AllocationStatus::Complete, 0));
     }
 
     #[test]

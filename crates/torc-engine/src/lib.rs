@@ -65,9 +65,9 @@ mod tests;
 pub use actions::{Action, NewAction};
 pub use allocation::{
     AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Arrival, ArrivalOrigin,
-    Sighting, Submission,
+    SUBMIT_LEASE_MS, Sighting, Submission,
 };
-pub use allocation_sight::{Doubt, Look, RunnerTrace, cause_for};
+pub use allocation_sight::{Doubt, Finding, Look, RunnerTrace, RunnersGone, cause_for};
 pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
 pub use change::{Change, End, Judged, NewAttempt, NotedAdjustment, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};

@@ -29,6 +29,9 @@ const ACTION_FORGOTTEN_MS: i64 = 30_000;
 /// Claims whose actions are remembered: a runner has two of them on the way at once.
 const REMEMBERED_ACTIONS: usize = 64;
 
+/// A runner that spoke within this time is alive, whatever a batch system thinks.
+const QUIET_MS: i64 = 30_000;
+
 /// The server executes actions that ask for nodes itself.
 const SCHEDULES_NODES: bool = false;
 
@@ -213,6 +216,12 @@ impl Runners {
     /// All, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (&RunnerId, &KnownRunner)> {
         self.all.iter()
+    }
+
+    /// One has spoken a moment ago. A node that its batch system does not reach goes on with its jobs.
+    pub fn has_just_spoken(&self, id: &RunnerId, uptime: i64) -> bool {
+        let heard = self.all.get(id).and_then(|known| known.heard);
+        heard.is_some_and(|heard| uptime - heard < QUIET_MS)
     }
 
     /// Those of a workflow, in the order in which they came.

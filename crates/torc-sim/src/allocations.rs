@@ -1,24 +1,19 @@
 //! Allocations on the side of the server: rows whose life the engine decides, as in the store.
 
 use crate::sabotage::Sabotage;
-use crate::server::{Broken, Server, lost, workflow_id};
+use crate::server::{Broken, Server, workflow_id};
 use crate::tables::{AllocationRow, Write};
-use crate::wire::{Answer, Inside, Seen, Sent};
-use torc_engine::commands::StepAllocation;
+use crate::wire::{Answer, Inside, Sent};
+use std::borrow::Cow;
+use torc_engine::commands::{ArriveInAllocation, EndRunnersIn, StepAllocation};
 use torc_engine::{
-    AllocationEvent, AllocationLife, AllocationOver, Arrival, ArrivalOrigin, Look, Process,
-    RunnerTrace, Sighting,
+    AllocationEvent, AllocationLife, Arrival, Finding, Process, RunnerTrace, SUBMIT_LEASE_MS,
 };
 use torc_model::api::ErrorCode;
 use torc_model::ids::RunnerId;
+use torc_model::slurm::wire::Observation;
 use torc_model::slurm::{AllocationEnding, Verdict};
-use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
-
-/// No other submitter gets an allocation for this long.
-const SUBMIT_LEASE_MS: i64 = 120_000;
-
-/// A runner that spoke within this time is alive, whatever the batch system thinks.
-const QUIET_MS: i64 = 30_000;
+use torc_model::status::AllocationStatus;
 
 impl Server {
     /// An allocation for a place, unless it has one.
@@ -36,12 +31,7 @@ impl Server {
 
     /// Lets an event happen to an allocation. False: it cannot happen to it now.
     fn step(&mut self, id: usize, event: AllocationEvent, now: i64) -> Result<bool, Broken> {
-        let is_forgotten = matches!(event, AllocationEvent::Arrived(_))
-            && self.sabotage == Some(Sabotage::ArrivalNotWritten);
         let Some(row) = self.working.allocations.get(id) else { return Ok(false) };
-        if is_forgotten {
-            return Ok(true);
-        }
         let (workflow, life) = (workflow_id(row.flow), row.life.clone());
         let step = StepAllocation { workflow, id: id as i64, life, event };
         self.handle(step, now)?.map_err(|refused| refused.message)
@@ -96,20 +86,24 @@ impl Server {
         let Some(row) = self.working.allocations.get(inside.allocation) else {
             return Ok(Err(ErrorCode::NotFound));
         };
-        let arrival =
-            Arrival { job: inside.job.to_string(), restarts: Some(i64::from(inside.restarts)) };
-        match row.life.origin(&arrival) {
-            ArrivalOrigin::ThisLife => {}
-            ArrivalOrigin::OtherJob => return Ok(Err(ErrorCode::DuplicateAllocation)),
-            ArrivalOrigin::EarlierLife if self.sabotage == Some(Sabotage::LateArrivalsCount) => {}
-            ArrivalOrigin::EarlierLife => return Ok(Err(ErrorCode::RunnerEnded)),
+        let runners = self.working.runners_in(inside.allocation);
+        let runners: Vec<_> = runners.into_iter().map(|runner| (runner, None)).collect();
+        let mut life = row.life.clone();
+        if self.sabotage == Some(Sabotage::LateArrivalsCount) {
+            life.restarts = None;
         }
-        // The batch system started it again: the runner of its earlier life is gone.
-        for runner in self.working.runners_in(inside.allocation) {
-            self.end_runner(runner, &lost(Cause::Lost, "its allocation was started again"), now)?;
-        }
-        self.step(inside.allocation, AllocationEvent::Arrived(arrival), now)?;
-        Ok(Ok(()))
+        let arrive = ArriveInAllocation {
+            workflow: workflow_id(row.flow),
+            id: inside.allocation as i64,
+            life,
+            arrival: Arrival {
+                job: inside.job.to_string(),
+                restarts: Some(i64::from(inside.restarts)),
+            },
+            node: None,
+            runners: &runners,
+        };
+        Ok(self.handle(arrive, now)?.map_err(|refused| refused.code))
     }
 
     /// A runner has left in good order; with the last one its allocation is over.
@@ -118,84 +112,68 @@ impl Server {
             return Ok(());
         };
         let id = inside.allocation;
-        let is_active = self.working.allocations[id].life.status == AllocationStatus::Active;
-        if is_active && self.working.runners_in(id).is_empty() {
-            let left = over(AllocationEnd::Left, "LEFT", None);
-            self.step(id, AllocationEvent::Ended(left), now)?;
+        let still_there = self.working.runners_in(id).len();
+        if let Some(over) = self.working.allocations[id].life.left(still_there, "it left", None) {
+            self.follow(id, AllocationEvent::Ended(over), now)?;
         }
         Ok(())
     }
 
+    /// Lets an event happen to an allocation, with what the rows tell of its end.
+    fn follow(&mut self, id: usize, mut event: AllocationEvent, now: i64) -> Result<(), Broken> {
+        if let AllocationEvent::Ended(over) = &mut event {
+            over.did_work = self.working.did_work(id);
+        }
+        self.step(id, event, now).map(drop)
+    }
+
     /// Takes in what was seen of allocations.
-    pub(crate) fn observed(&mut self, seen: &[Seen], now: i64) -> Result<Answer, Broken> {
+    pub(crate) fn observed(&mut self, seen: &[Observation], now: i64) -> Result<Answer, Broken> {
         for item in seen {
-            let id = item.allocation;
+            let id = item.id as usize;
             let Some(row) = self.working.allocations.get(id) else { continue };
-            let is_old_word_taken = matches!(
-                self.sabotage,
-                Some(Sabotage::SchedulerAlwaysRight | Sabotage::LateLooksCount)
-            );
-            let based_on = (!is_old_word_taken).then_some(item.moves);
-            let mut look = row.life.look(&item.verdict, item.is_missing, based_on);
-            let mut verdict = item.verdict.clone();
-            if look == Look::Missing && self.sabotage == Some(Sabotage::MissingIsOver) {
-                (look, verdict) = (Look::Over, Verdict::Ended(AllocationEnding::vanished()));
+            let (workflow, life) = (workflow_id(row.flow), row.life.clone());
+            let seen = self.misread(item);
+            let runners = self.working.runners_in(id);
+            let traces: Vec<_> = runners.iter().map(|runner| self.trace(runner, now)).collect();
+            let Finding { gone, doubt, event, .. } = life.judge(&seen, &traces);
+            if let (Some(gone), None) = (&gone, doubt) {
+                let (job, runners) = (life.job.as_deref(), &runners[..]);
+                let ended = self.handle(EndRunnersIn { workflow, job, runners, gone }, now)?;
+                ended.map_err(|refused| refused.message)?;
             }
-            let sighting =
-                Sighting { state: "SEEN".into(), reason: None, job: None, expected_start: None };
-            match look {
-                Look::Nothing | Look::Unknown | Look::Explained | Look::StartsAgain => {}
-                Look::Missing => drop(self.step(id, AllocationEvent::Missing, now)?),
-                Look::Seen => drop(self.step(id, AllocationEvent::Seen(sighting), now)?),
-                Look::Waiting => {
-                    let had_runners = !self.working.runners_in(id).is_empty();
-                    let is_back = self.end_runners_in(id, Cause::Lost, now)?;
-                    let event = match had_runners && is_back {
-                        true => AllocationEvent::Requeued(sighting),
-                        false => AllocationEvent::Seen(sighting),
-                    };
-                    self.step(id, event, now)?;
-                }
-                Look::Over => {
-                    let Verdict::Ended(ending) = &verdict else { continue };
-                    if self.end_runners_in(id, ending.cause, now)? {
-                        let ended_as = match ending.is_vanished {
-                            true => AllocationEnd::Vanished,
-                            false => AllocationEnd::Reported,
-                        };
-                        let over = over(ended_as, &ending.state, Some(ending.cause));
-                        self.step(id, AllocationEvent::Ended(over), now)?;
-                    }
-                }
+            if let Some(event) = event {
+                self.follow(id, event, now)?;
             }
         }
         Ok(Answer::Done)
     }
 
-    /// Ends the runners of an allocation of which the batch system says that no process runs. False:
-    /// there is doubt about one of them.
-    fn end_runners_in(&mut self, id: usize, cause: Cause, now: i64) -> Result<bool, Broken> {
-        let runners = self.working.runners_in(id);
-        let is_sure = self.sabotage == Some(Sabotage::SchedulerAlwaysRight);
-        for runner in &runners {
-            let heard = self.engine.runners().get(runner).and_then(|known| known.heard);
-            let trace = RunnerTrace {
-                process: Process::Unknown,
-                is_clean: true,
-                is_unread: false,
-                spoke: heard.is_some_and(|heard| now - heard < QUIET_MS) && !is_sure,
-            };
-            if trace.doubt().is_some() {
-                return Ok(false);
+    /// What was seen, or what a server with a defect takes it for.
+    fn misread<'a>(&self, seen: &'a Observation) -> Cow<'a, Observation> {
+        let mut seen = Cow::Borrowed(seen);
+        match self.sabotage {
+            // Whatever the batch system said counts, also when the allocation has moved on since.
+            Some(Sabotage::SchedulerAlwaysRight | Sabotage::LateLooksCount) => {
+                seen.to_mut().moves = None;
             }
+            Some(Sabotage::MissingIsOver)
+                if seen.is_missing && matches!(seen.verdict, Verdict::Unknown { .. }) =>
+            {
+                seen.to_mut().verdict = Verdict::Ended(AllocationEnding::vanished());
+            }
+            _ => {}
         }
-        for runner in runners {
-            self.end_runner(runner, &lost(cause, "the batch system says so"), now)?;
-        }
-        Ok(true)
+        seen
     }
-}
 
-fn over(ended_as: AllocationEnd, state: &str, cause: Option<Cause>) -> AllocationOver {
-    AllocationOver { ended_as, state: state.into(), why: state.into(), cause, was_too_short: false }
+    fn trace(&self, runner: &RunnerId, now: i64) -> RunnerTrace {
+        let is_sure = self.sabotage == Some(Sabotage::SchedulerAlwaysRight);
+        RunnerTrace {
+            process: Process::Unknown,
+            is_clean: true,
+            is_unread: false,
+            spoke: self.engine.runners().has_just_spoken(runner, now) && !is_sure,
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! The batch system, those who send allocations to it, and the one who looks after them.
 
 use crate::scenario::Sight;
-use crate::wire::{Answer, Inside, Request, Seen, Sent, Wish};
+use crate::wire::{Answer, Inside, Request, Sent, Wish};
 use crate::world::{Client, Event, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use torc_model::slurm::wire::Observation;
 use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
 use torc_model::status::{AllocationStatus, Cause};
 
@@ -241,7 +242,15 @@ impl World {
                 }
                 Some((_, job)) => (verdict_of(job.state, self.now), false),
             };
-            seen.push(Seen { allocation: id, verdict, is_missing, moves });
+            seen.push(Observation {
+                id: id as i64,
+                verdict,
+                slurm_job_id: None,
+                is_missing,
+                before: None,
+                expected_start_ms: None,
+                moves: Some(moves),
+            });
         }
         if !seen.is_empty() {
             // A batch system may take its time with an answer.

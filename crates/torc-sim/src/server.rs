@@ -24,12 +24,14 @@ use torc_engine::{
 };
 use torc_model::api::{
     ActionPacket, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
-    CompletionReport, ErrorCode, Evidence, Heartbeat, ReportResult, ReportVerdict,
+    CompletionReport, ErrorCode, Heartbeat, ReportResult, ReportVerdict,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::ActionKind;
 use torc_model::recovery::Change as Adjusted;
-use torc_model::status::{ActionState, Adjustable, Cause, EvidenceSource, JobStatus, RunnerOrder};
+use torc_model::status::{
+    ActionState, Adjustable, AllocationStatus, Cause, JobStatus, RunnerOrder,
+};
 use torc_model::steps::Tolerate;
 
 /// The named limit that people reserve.
@@ -781,11 +783,9 @@ fn is_dropped(change: &Change, sabotage: Sabotage) -> bool {
         Change::AttemptRefunded(_) => sabotage == Sabotage::RefundsNotWritten,
         Change::AttemptSteps(..) => sabotage == Sabotage::StepCountNotWritten,
         Change::Captured(..) => sabotage == Sabotage::CapturesNotWritten,
+        Change::Allocation(_, life) => {
+            sabotage == Sabotage::ArrivalNotWritten && life.status == AllocationStatus::Active
+        }
         _ => false,
     }
-}
-
-/// A loss, in words.
-pub fn lost(cause: Cause, text: &str) -> Lost {
-    Lost { cause, evidence: Evidence { source: EvidenceSource::Journal, text: text.into() } }
 }

@@ -385,6 +385,13 @@ impl Tables {
         rows.map(|(at, _)| RunnerId(at as i64 + 1)).collect()
     }
 
+    /// Some job ran in an allocation.
+    pub fn did_work(&self, allocation: usize) -> bool {
+        let inside = |runner| self.runner(runner).and_then(|row| row.inside);
+        let its = |a: &AttemptRow| a.runner().and_then(inside).map(|i| i.allocation);
+        self.attempts.iter().any(|a| its(a) == Some(allocation))
+    }
+
     /// A row of `attempt`.
     pub fn attempt(&self, id: AttemptId) -> Option<&AttemptRow> {
         self.attempts.binary_search_by_key(&id, |a| a.id).ok().map(|i| &self.attempts[i])

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use torc_engine::{JobIx, Scope, Seeds};
 use torc_model::api::{ClaimRequest, ClaimResponse, Heartbeat, HeartbeatAnswer};
 use torc_model::ids::{ActionId, RunnerId};
-use torc_model::slurm;
+use torc_model::slurm::wire::Observation;
 
 /// What people ask for.
 #[derive(Clone, PartialEq, Debug)]
@@ -83,19 +83,6 @@ pub enum Sent {
     Unknown,
 }
 
-/// What was seen of an allocation.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Seen {
-    /// Its row.
-    pub allocation: usize,
-    /// Where it stands.
-    pub verdict: slurm::Verdict,
-    /// The batch system answered and did not list it.
-    pub is_missing: bool,
-    /// How often it had moved, as the client knew before it looked.
-    pub moves: i64,
-}
-
 /// What comes to the server.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
@@ -122,7 +109,7 @@ pub enum Request {
         outcome: Sent,
     },
     /// What was seen of allocations in the batch system.
-    Observed(Vec<Seen>),
+    Observed(Vec<Observation>),
     /// Reports, then work; true: it waited at the server and something has happened since.
     Claim(Arc<ClaimRequest>, bool),
     /// A runner is alive.

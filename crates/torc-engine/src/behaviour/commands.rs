@@ -7,7 +7,7 @@ use torc_model::api::{AttemptRef, ClaimRequest, CompletionReport, ErrorCode, Hea
 use torc_model::api::{Evidence, StepEvents};
 use torc_model::event::EventKind;
 use torc_model::plan::{Backoff, Rule};
-use torc_model::status::{Cause, EvidenceSource, JobStatus, RunnerOrder};
+use torc_model::status::{AllocationStatus, Cause, EvidenceSource, JobStatus, RunnerOrder};
 use torc_model::steps::StepEvent;
 
 const FLOW: WorkflowId = WorkflowId(1);
@@ -773,6 +773,78 @@ fn what_cannot_happen_to_an_allocation_changes_nothing() {
     assert!(
         matches!(&done.changes[..], [Change::Allocation(3, life)] if life.submission.is_some())
     );
+}
+
+#[test]
+fn a_runner_of_an_allocation_that_began_again_replaces_the_one_on_its_node() {
+    let mut desk = Desk::new(jobs(1));
+    desk.ask(ANN, "k");
+    let arrive = |restarts, node, runners| ArriveInAllocation {
+        workflow: FLOW,
+        id: 3,
+        life: AllocationLife {
+            job: Some("7".into()),
+            restarts: Some(1),
+            ..AllocationLife::planned(None)
+        },
+        arrival: Arrival { job: "7".into(), restarts: Some(restarts) },
+        node: Some(node),
+        runners,
+    };
+    let code = |done: Done<()>| done.reply.map_err(|refused| refused.code);
+    let there = [(ANN, Some(0))];
+    let late = desk.done(arrive(0, 0, &there));
+    assert_eq!((code(late), desk.flow().held_count()), (Err(ErrorCode::RunnerEnded), 1));
+    let life = AllocationLife { job: Some("8".into()), ..AllocationLife::planned(None) };
+    let other = desk.done(ArriveInAllocation { life, ..arrive(1, 0, &there) });
+    assert_eq!((code(other), desk.flow().held_count()), (Err(ErrorCode::DuplicateAllocation), 1));
+    let beside = desk.done(arrive(1, 1, &there));
+    assert_eq!((code(beside), desk.flow().held_count()), (Ok(()), 1), "it is on another node");
+    let again = desk.done(arrive(2, 0, &there));
+    let told = again.changes.iter().any(|change| {
+        matches!(change, Change::Event { kind: EventKind::AllocationStarted, data, .. }
+            if data["slurm_job_id"] == "7")
+    });
+    assert_eq!((code(again), told, desk.flow().held_count()), (Ok(()), true, 0));
+}
+
+#[test]
+fn an_allocation_that_is_given_up_before_it_was_sent_is_over_at_once() {
+    let mut desk = Desk::new(jobs(1));
+    let mut give_up = |status| {
+        let life = AllocationLife { status, ..AllocationLife::planned(None) };
+        let scheduler = "s";
+        let done = desk.done(GiveUpAllocation { workflow: FLOW, id: 3, life, scheduler });
+        let last = done.changes.iter().rev().find_map(|change| match change {
+            Change::Allocation(3, life) => Some((life.status, life.unneeded_since.is_some())),
+            _ => None,
+        });
+        let told = done.changes.iter().find_map(|change| match change {
+            Change::Event { kind, .. } => Some(*kind),
+            _ => None,
+        });
+        (last, told)
+    };
+    use AllocationStatus::{Active, Complete, Pending, Planned};
+    let (ended, unneeded) = (EventKind::AllocationEnded, EventKind::AllocationUnneeded);
+    assert_eq!(give_up(Planned), (Some((Complete, true)), Some(ended)));
+    assert_eq!(give_up(Pending), (Some((Pending, true)), Some(unneeded)));
+    assert_eq!(give_up(Active), (None, None));
+}
+
+#[test]
+fn runners_of_an_allocation_that_is_over_end_for_its_reason() {
+    let mut desk = Desk::new(jobs(1));
+    desk.ask(ANN, "k");
+    let gone = RunnersGone { cause: Cause::Preempted, text: "it was preempted".into() };
+    let done =
+        desk.done(EndRunnersIn { workflow: FLOW, job: Some("7"), runners: &[ANN], gone: &gone });
+    let end = done.changes.iter().find_map(|change| match change {
+        Change::AttemptEnded(_, end) => Some((end.ending.cause, end.ending.evidence[0].clone())),
+        _ => None,
+    });
+    let Some((Some(Cause::Preempted), evidence)) = end else { panic!("{end:?}") };
+    assert_eq!(evidence.text, "Slurm job 7: it was preempted");
 }
 
 #[test]

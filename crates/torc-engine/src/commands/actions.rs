@@ -29,12 +29,6 @@ moves! {
         Ok(())
     };
 
-    /// An allocation is over: actions that look after retried jobs ask again if such a job waits.
-    LookAfterReadyJobs {} -> () = |workflow, _, _| {
-        workflow.look_after_ready_jobs();
-        Ok(())
-    };
-
     /// Actions that have not asked for nodes yet never will. Answers how many there were.
     RetireSchedules {} -> usize = |workflow, _, _| Ok(workflow.retire_schedules());
 

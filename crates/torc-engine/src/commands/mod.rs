@@ -13,8 +13,8 @@ mod workflows;
 #[cfg(test)]
 mod tests;
 
-pub use actions::{AddLateAction, EndSchedule, LookAfterReadyJobs, ReportAction, RetireSchedules};
-pub use allocations::StepAllocation;
+pub use actions::{AddLateAction, EndSchedule, ReportAction, RetireSchedules};
+pub use allocations::{ArriveInAllocation, EndRunnersIn, GiveUpAllocation, StepAllocation};
 pub use claims::{
     BeginClaim, Begun, Claim, ClaimAnswer, FinishClaim, Hear, KeptFromWork, MAX_CLAIM, TakeJobs,
 };

@@ -249,7 +249,7 @@ impl Turn<'_> {
         self.record(id, changes);
     }
 
-    fn end_runner(
+    pub(crate) fn end_runner(
         &mut self,
         id: WorkflowId,
         runner: RunnerId,

@@ -7,7 +7,7 @@
 use super::crash_recovery;
 use super::journal;
 use super::journal::allocations::{
-    self as rows, COLUMNS, PlannedAllocations, find, life_of, step, step_named, view,
+    self as rows, COLUMNS, PlannedAllocations, find, life_of, step_named, view,
 };
 use super::last_words;
 use super::leftovers;
@@ -21,12 +21,12 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use torc_engine::commands::{EndRunner, EndSchedule, LookAfterReadyJobs};
+use torc_engine::commands::{ArriveInAllocation, EndRunnersIn, EndSchedule, StepAllocation};
 use torc_engine::{
-    AllocationEvent, AllocationOver, Arrival, ArrivalOrigin, JobIx, Look, Lost, On, Process,
-    RunnerTrace, Sighting, cause_for,
+    AllocationEvent, AllocationLife, Arrival, Finding, JobIx, Look, On, Process, RunnerTrace,
+    RunnersGone, SUBMIT_LEASE_MS,
 };
-use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
+use torc_model::api::{CompletionReport, ErrorCode, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
@@ -35,15 +35,8 @@ use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
     ScheduleNodes, SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict, chained_name};
-use torc_model::status::{AllocationEnd, AllocationStatus, Cause, EvidenceSource, Trigger};
-
-/// Longer than any `sbatch` may take; after that another submitter may take over, looking first.
-const SUBMIT_LEASE_MS: i64 = 120_000;
-
-/// A runner that spoke within this time is alive, whatever Slurm thinks: a dead `slurmd` does not
-/// end its jobs.
-const QUIET_MS: i64 = 30_000;
+use torc_model::slurm::{Verdict, chained_name};
+use torc_model::status::{AllocationStatus, Trigger};
 
 /// Most allocations of one request.
 const MAX_COUNT: i64 = 1000;
@@ -395,109 +388,50 @@ pub fn runner_arrived(
 ) -> Result<(), Failed> {
     let Some(id) = scheduler.allocation_id else { return Ok(()) };
     let row = find(tx, id)?.filter(|a| a.workflow_id == workflow);
-    let row = row.ok_or_else(|| Refusal::not_found("allocation", id))?;
-    let life = life_of(tx, id)?.ok_or_else(|| Refusal::not_found("allocation", id))?;
-    let job = scheduler.slurm_job_id.as_deref().unwrap_or_default();
-    let arrival = Arrival { job: job.to_owned(), restarts: scheduler.restarts };
-    match life.origin(&arrival) {
-        ArrivalOrigin::ThisLife => {}
-        ArrivalOrigin::OtherJob => {
-            let known = life.job.as_deref().unwrap_or_default();
-            let message = format!("allocation {id} is Slurm job {known}, not {job}");
-            return Err(Refusal::conflict(ErrorCode::DuplicateAllocation, message)
-                .hint("it was submitted twice; this one is not needed and ends")
-                .into());
-        }
-        ArrivalOrigin::EarlierLife => {
-            let message = format!(
-                "allocation {id} (Slurm job {job}) was started again since this runner began"
-            );
-            return Err(Refusal::conflict(ErrorCode::RunnerEnded, message)
-                .hint("its successor has registered; this one is not needed and ends")
-                .into());
-        }
-    }
-    // Slurm started the allocation again: the runner of its earlier life on this node is gone.
-    for runner in runners_of(tx, &row)? {
-        let node: Option<i64> = tx
-            .db
-            .prepare_cached("SELECT node FROM compute_node WHERE id = ?1")?
-            .query_row([runner.0], |r| r.get(0))?;
-        if node == scheduler.node {
-            let text = format!("Slurm started allocation {id} (job {job}) again");
-            let lost = Lost {
-                cause: Cause::Lost,
-                evidence: Evidence { source: EvidenceSource::Scheduler, text },
-            };
-            let reason = &lost.evidence.text;
-            let gone = EndRunner { runner, workflow, lost: &lost, reason, unbegun: &[] };
-            runners::end_runner(tx, gone)?;
-        }
-    }
-    step(tx, workflow, id, AllocationEvent::Arrived(arrival))?;
-    let data = value!({"allocation_id": id, "slurm_job_id": job});
-    tx.tell(workflow, EventKind::AllocationStarted, None, data)
+    let found = row.zip(life_of(tx, id)?);
+    let (row, life) = found.ok_or_else(|| Refusal::not_found("allocation", id))?;
+    let beside = rows::runners_of(tx.db, &row)?;
+    let job = scheduler.slurm_job_id.clone().unwrap_or_default();
+    let arrive = ArriveInAllocation {
+        workflow,
+        id,
+        life,
+        arrival: Arrival { job, restarts: scheduler.restarts },
+        node: scheduler.node,
+        runners: &beside,
+    };
+    let runners: Vec<RunnerId> = beside.iter().map(|(runner, _)| *runner).collect();
+    runners::end_runners(tx, workflow, &runners, arrive)
 }
 
 /// A runner has left in good order; with the last one the allocation is over.
 pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<(), Failed> {
-    let allocation: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT allocation_id FROM compute_node WHERE id = ?1")?
-        .query_row([runner.0], |row| row.get(0))
-        .optional()?
-        .flatten();
-    let Some(row) = allocation.map(|id| find(tx, id)).transpose()?.flatten() else { return Ok(()) };
-    if row.status == AllocationStatus::Active && row.runners == 0 {
+    let Some(id) = rows::of_runner(tx.db, runner)? else { return Ok(()) };
+    let Some((row, life)) = find(tx, id)?.zip(life_of(tx, id)?) else { return Ok(()) };
+    if let Some(over) = life.left(row.runners as usize, &goodbye.reason, goodbye.cause) {
         last_words::after_goodbye(tx, &row, goodbye)?;
-        let left = (AllocationEnd::Left, last_words::LEFT);
-        complete(tx, &row, left, &goodbye.reason, goodbye.cause)?;
+        follow(tx, &row, life, AllocationEvent::Ended(over))?;
     }
     Ok(())
+}
+
+/// Lets an event happen to an allocation, with what the rows tell of its end.
+fn follow(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    life: AllocationLife,
+    mut event: AllocationEvent,
+) -> Result<(), Failed> {
+    let (workflow, id) = (row.workflow_id, row.id);
+    if let AllocationEvent::Ended(over) = &mut event {
+        over.was_too_short = last_words::was_too_short(tx, row, over.cause)?;
+        over.did_work = tx.workflow(workflow)?.looks_after_retries() && rows::did_work(tx.db, row)?;
+    }
+    tx.handle(StepAllocation { workflow, id, life, event }).map(drop)
 }
 
 fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND allocation_id = ?2",
-    )?;
-    let rows = statement.query_map([row.workflow_id.0, row.id], |r| r.get(0).map(RunnerId))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-pub(super) fn complete(
-    tx: &mut Tx<'_>,
-    row: &AllocationView,
-    (ended_as, state): (AllocationEnd, &str),
-    why: &str,
-    cause: Option<Cause>,
-) -> Result<(), Failed> {
-    let was_too_short = last_words::was_too_short(tx, row, cause)?;
-    let over =
-        AllocationOver { ended_as, state: state.into(), why: why.into(), cause, was_too_short };
-    if !step(tx, row.workflow_id, row.id, AllocationEvent::Ended(over))? {
-        return Ok(());
-    }
-    let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
-    tx.tell(row.workflow_id, EventKind::AllocationEnded, None, data)?;
-    // One that could do nothing gets no successor by itself: that would go on for ever.
-    if tx.workflow(row.workflow_id)?.looks_after_retries() && did_work(tx, row)? {
-        tx.handle(On(row.workflow_id, LookAfterReadyJobs {}))?;
-    }
-    Ok(())
-}
-
-/// How the batch system's word ends an allocation.
-pub(super) fn how(ending: &AllocationEnding) -> (AllocationEnd, &str) {
-    let ended_as =
-        if ending.is_vanished { AllocationEnd::Vanished } else { AllocationEnd::Reported };
-    (ended_as, &ending.state)
-}
-
-/// Some job ran in it.
-fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
-    let sql = "SELECT 1 FROM compute_node c JOIN attempt a ON a.compute_node_id = c.id
-               WHERE c.workflow_id = ?1 AND c.allocation_id = ?2";
-    Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
+    Ok(rows::runners_of(tx.db, row)?.into_iter().map(|(runner, _)| runner).collect())
 }
 
 /// A runner of an allocation that has no process any more, as Slurm says.
@@ -577,52 +511,72 @@ pub fn observe(
 ) -> Result<ObservedView, Failed> {
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
-        let Some(life) = life_of(tx, item.id)? else { continue };
-        let Some(row) = find(tx, item.id)? else { continue };
-        match (life.look(&item.verdict, item.is_missing, item.moves), &item.verdict) {
-            (Look::Nothing, _) => {}
-            (Look::Explained | Look::StartsAgain, _) => {
-                last_words::hear(tx, &row, item, &mut view)?;
-            }
-            (Look::Unknown | Look::Missing, verdict) => {
-                unknown(tx, &row, item, verdict, &mut view)?;
-            }
-            (Look::Seen | Look::Waiting, verdict) => {
-                alive(tx, &row, item, verdict, looked, &mut view)?;
-            }
-            (Look::Over, Verdict::Ended(ending)) => {
-                over(tx, &row, item, ending, looked, &mut view)?
-            }
-            (Look::Over, Verdict::Unknown { .. } | Verdict::Alive { .. }) => {}
+        if let Some((row, life)) = find(tx, item.id)?.zip(life_of(tx, item.id)?) {
+            take_in(tx, (&row, life), item, looked, &mut view)?;
         }
     }
     Ok(view)
 }
 
-/// The batch system says that an allocation is over.
-fn over(
+/// What was seen of one allocation: the engine says what follows.
+fn take_in(
     tx: &mut Tx<'_>,
-    row: &AllocationView,
+    (row, life): (&AllocationView, AllocationLife),
     item: &Observation,
-    ending: &AllocationEnding,
     looked: &LookedAt,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
-    if !end_runners(tx, row, item, (ending.cause, &ending.text), looked, view)? {
-        return Ok(());
-    }
-    let text = match row.unneeded_since_ms {
-        Some(_) => format!("no longer needed; {}", ending.text),
-        None => ending.text.clone(),
+    let runners = match has_no_process(&item.verdict) {
+        true => runners_of(tx, row)?,
+        false => Vec::new(),
     };
-    view.allocations_ended += 1;
-    view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
-    view.details.push(format!("{} is over: {text}", label(row)));
-    last_words::explain_by(tx, row, ending, view)?;
+    let traces: Vec<RunnerTrace> = runners
+        .iter()
+        .map(|runner| trace(tx, *runner, row.workflow_id, looked, view.dry_run))
+        .collect::<Result<_, _>>()?;
+    let Finding { look, gone, doubt, explains, event } = life.judge(item, &traces);
+    tell_look(row, item, look, view);
+    match (&gone, doubt) {
+        (Some(RunnersGone { text, .. }), Some(doubt)) => {
+            let why = doubt.text();
+            view.unknown += 1;
+            view.details.push(format!("{}: {text}, but {why}; nothing was done", label(row)));
+        }
+        (Some(gone), None) => end_runners(tx, row, (&runners, gone), looked, view)?,
+        (None, _) => {}
+    }
+    if let Some(AllocationEvent::Ended(over)) = &event {
+        view.allocations_ended += 1;
+        view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
+        view.details.push(format!("{} is over: {}", label(row), over.why));
+    }
     if view.dry_run {
         return Ok(());
     }
-    complete(tx, row, how(ending), &text, Some(ending.cause))
+    if let Some(ending) = explains {
+        last_words::explain_by(tx, row, ending, view)?;
+    }
+    match event {
+        Some(event) => follow(tx, row, life, event),
+        None => Ok(()),
+    }
+}
+
+/// What people hear of a look that ends nothing.
+fn tell_look(row: &AllocationView, item: &Observation, look: Look, view: &mut ObservedView) {
+    match (look, &item.verdict) {
+        (Look::Unknown | Look::Missing, Verdict::Unknown { why }) => {
+            view.unknown += 1;
+            let line = format!("{}: {why}; nothing was done", label(row));
+            if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
+        }
+        (Look::Waiting, Verdict::Alive { reason: Some(reason), .. }) => {
+            if let Some(hopeless) = torc_model::slurm::state::never_starts(reason) {
+                view.details.push(format!("{} will not start: {hopeless}", label(row)));
+            }
+        }
+        _ => {}
+    }
 }
 
 fn label(row: &AllocationView) -> String {
@@ -632,136 +586,58 @@ fn label(row: &AllocationView) -> String {
     }
 }
 
-fn unknown(
+/// What is known of a runner of which Slurm says that it has no process.
+fn trace(
     tx: &mut Tx<'_>,
-    row: &AllocationView,
-    item: &Observation,
-    verdict: &Verdict,
-    view: &mut ObservedView,
-) -> Result<(), Failed> {
-    let Verdict::Unknown { why } = verdict else { return Ok(()) };
-    view.unknown += 1;
-    let line = format!("{}: {why}; nothing was done", label(row));
-    if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
-    if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
-        step(tx, row.workflow_id, row.id, AllocationEvent::Missing)?;
-    }
-    Ok(())
-}
-
-fn alive(
-    tx: &mut Tx<'_>,
-    row: &AllocationView,
-    item: &Observation,
-    verdict: &Verdict,
+    runner: RunnerId,
+    workflow: WorkflowId,
     looked: &LookedAt,
-    view: &mut ObservedView,
-) -> Result<(), Failed> {
-    let Verdict::Alive { phase, reason } = verdict else { return Ok(()) };
-    let (phase, reason) = (*phase, reason.as_deref());
-    if let Some(hopeless) = reason
-        .filter(|_| phase == AllocationPhase::Waiting)
-        .and_then(torc_model::slurm::state::never_starts)
-    {
-        view.details.push(format!("{} will not start: {hopeless}", label(row)));
-    }
-    // Why it did so only accounting knows.
-    let (cause, text) = match item.before.as_ref().filter(|before| before.cause.is_taken_away()) {
-        Some(before) => (
-            before.cause,
-            format!("Slurm put the allocation back into its queue; before, {}", before.text),
-        ),
-        None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
-    };
-    let restarted = phase == AllocationPhase::Waiting
-        && end_runners(tx, row, item, (cause, &text), looked, view)?;
-    if restarted && let Some(before) = &item.before {
-        last_words::explain_by(tx, row, before, view)?;
-    }
-    if view.dry_run {
-        return Ok(());
-    }
-    let state = match phase {
-        AllocationPhase::Waiting => "PENDING",
-        AllocationPhase::Running => "RUNNING",
-        AllocationPhase::Leaving => "COMPLETING",
-    };
-    let seen = sighting(item, state, reason);
-    let event =
-        if restarted { AllocationEvent::Requeued(seen) } else { AllocationEvent::Seen(seen) };
-    step(tx, row.workflow_id, row.id, event)?;
-    Ok(())
+    is_dry_run: bool,
+) -> Result<RunnerTrace, Failed> {
+    Ok(RunnerTrace {
+        process: crash_recovery::sight(tx, runner, workflow)?.0,
+        // Nothing is ended to be told what would happen.
+        is_clean: is_dry_run || looked.proved.contains(&runner),
+        is_unread: looked.unread.contains(&runner),
+        spoke: tx.state.engine.runners().has_just_spoken(&runner, tx.uptime),
+    })
 }
 
-/// What a client saw of an allocation that the batch system has.
-pub(super) fn sighting(item: &Observation, state: &str, reason: Option<&str>) -> Sighting {
-    Sighting {
-        state: state.into(),
-        reason: reason.map(Into::into),
-        job: item.slurm_job_id.clone(),
-        expected_start: item.expected_start_ms,
-    }
-}
-
-/// Ends the runners of an allocation that has no process any more. False: there is doubt about one
-/// of them, and nothing was done.
+/// Ends the runners of an allocation that has no process any more, after what they could not deliver.
 fn end_runners(
     tx: &mut Tx<'_>,
     row: &AllocationView,
-    item: &Observation,
-    (cause, text): (Cause, &str),
+    (runners, gone): (&[RunnerId], &RunnersGone),
     looked: &LookedAt,
     view: &mut ObservedView,
-) -> Result<bool, Failed> {
-    debug_assert!(has_no_process(&item.verdict));
-    let runners = runners_of(tx, row)?;
-    for runner in &runners {
-        let heard = tx.state.engine.runners().get(runner).and_then(|known| known.heard);
-        let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
-        let trace = RunnerTrace {
-            process: crash_recovery::sight(tx, *runner, row.workflow_id)?.0,
-            // Nothing is ended to be told what would happen.
-            is_clean: view.dry_run || looked.proved.contains(runner),
-            is_unread: looked.unread.contains(runner),
-            spoke,
-        };
-        let Some(doubt) = trace.doubt() else { continue };
-        let why = doubt.text();
-        view.unknown += 1;
-        view.details.push(format!("{}: {text}, but {why}; nothing was done", label(row)));
-        return Ok(false);
-    }
+) -> Result<(), Failed> {
+    let workflow = row.workflow_id;
     for runner in runners {
-        let held = tx.workflow(row.workflow_id)?.held_by(runner).count();
         view.runners_ended += 1;
-        view.slurm_jobs_failed += held as i64;
-        view.details.push(format!("runner {runner} in {} is gone: {text}", label(row)));
+        view.slurm_jobs_failed += tx.workflow(workflow)?.held_by(*runner).count() as i64;
+        view.details.push(format!("runner {runner} in {} is gone: {}", label(row), gone.text));
         if view.dry_run {
             continue;
         }
         // What it finished while no server could hear it is no loss.
         let mut delivered = 0;
-        for report in looked.spooled.get(&runner).into_iter().flatten() {
+        for report in looked.spooled.get(runner).into_iter().flatten() {
             let (id, token) = (report.attempt.id, &report.attempt.token);
-            if tx.workflow(row.workflow_id)?.may_report(id, runner, token).is_some() {
-                runners::end_one(tx, row.workflow_id, runner, report, None)?;
+            if tx.workflow(workflow)?.may_report(id, *runner, token).is_some() {
+                runners::end_one(tx, workflow, *runner, report, None)?;
                 delivered += 1;
             }
         }
         if delivered > 0 {
-            let left = torc_model::words::count(delivered as i64, "result");
+            let left = torc_model::words::count(delivered, "result");
             view.details.push(format!("runner {runner} left {left} that it could not deliver"));
         }
-        let cause = cause_for(cause, held - delivered);
-        let job = row.slurm_job_id.as_deref().unwrap_or("?");
-        let evidence = Evidence {
-            source: EvidenceSource::Scheduler,
-            text: format!("Slurm job {job}: {text}"),
-        };
-        let (workflow, lost) = (row.workflow_id, &Lost { cause, evidence });
-        runners::end_runner(tx, EndRunner { runner, workflow, lost, reason: text, unbegun: &[] })?;
     }
-    Ok(true)
+    if view.dry_run {
+        return Ok(());
+    }
+    let job = row.slurm_job_id.as_deref();
+    runners::end_runners(tx, workflow, runners, EndRunnersIn { workflow, job, runners, gone })
 }
 
 /// Makes a scheduler, or finds an equal one among those that these jobs already have.

@@ -5,23 +5,17 @@
 //! and the attempts that were stopped get their cause in the transaction that takes in its answer.
 //! So do those of a runner that was found dead before Slurm said why.
 
-use super::allocations::{how, sighting};
-use super::journal::allocations::step;
 use super::journal::attempts;
 use super::writer::{Failed, Tx};
 use serde_json::json as value;
+use torc_engine::On;
 use torc_engine::commands::ExplainAttempt;
-use torc_engine::{AllocationEvent, AllocationOver, On};
 use torc_model::api::{Evidence, Goodbye};
-use torc_model::event::EventKind;
 use torc_model::ids::JobId;
-use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
-use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
+use torc_model::slurm::AllocationEnding;
+use torc_model::slurm::wire::{AllocationView, ObservedView};
 use torc_model::status::{Cause, EvidenceSource};
 use torc_model::words;
-
-/// The state of an allocation whose runners have left, as far as we know it ourselves.
-pub(super) const LEFT: &str = "LEFT";
 
 /// An allocation that is over, but Slurm may still say why; as SQL, for an hour.
 pub(super) const UNEXPLAINED: &str = "n.status = 'complete' AND n.ended_as = 'left' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
@@ -42,61 +36,6 @@ pub(super) fn after_goodbye(
     Ok(())
 }
 
-/// Takes in what was seen of an allocation whose runners had left, where [`Look`] says that it
-/// matters: the batch system told why, or will start it again.
-///
-/// [`Look`]: torc_engine::Look
-pub(super) fn hear(
-    tx: &mut Tx<'_>,
-    row: &AllocationView,
-    item: &Observation,
-    view: &mut ObservedView,
-) -> Result<(), Failed> {
-    if view.dry_run {
-        return Ok(());
-    }
-    match &item.verdict {
-        Verdict::Ended(ending) => ended(tx, row, ending, view),
-        Verdict::Alive { phase: AllocationPhase::Waiting, reason } => {
-            if let Some(before) = &item.before {
-                explain_by(tx, row, before, view)?;
-            }
-            // Slurm will start it again, so nothing else need be asked for.
-            let seen = sighting(item, "PENDING", reason.as_deref());
-            step(tx, row.workflow_id, row.id, AllocationEvent::Requeued(seen))?;
-            let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id});
-            tx.tell(row.workflow_id, EventKind::AllocationRequeued, None, data)
-        }
-        Verdict::Unknown { .. }
-        | Verdict::Alive { phase: AllocationPhase::Running | AllocationPhase::Leaving, .. } => {
-            Ok(())
-        }
-    }
-}
-
-fn ended(
-    tx: &mut Tx<'_>,
-    row: &AllocationView,
-    ending: &AllocationEnding,
-    view: &mut ObservedView,
-) -> Result<(), Failed> {
-    let known = row.reason.as_deref().unwrap_or_default();
-    let reason = format!("{known}; {}", ending.text);
-    let cause = Some(ending.cause).filter(|cause| cause.is_taken_away()).or(row.cause);
-    let over = AllocationOver {
-        ended_as: how(ending).0,
-        state: ending.state.clone(),
-        why: reason.clone(),
-        cause,
-        was_too_short: row.was_too_short,
-    };
-    step(tx, row.workflow_id, row.id, AllocationEvent::Explained(over))?;
-    let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": ending.state,
-        "reason": reason, "cause": cause});
-    tx.tell(row.workflow_id, EventKind::AllocationExplained, None, data)?;
-    explain_by(tx, row, ending, view)
-}
-
 /// What Slurm says about the end of a life of an allocation holds for the attempts that were
 /// stopped in it.
 pub(super) fn explain_by(
@@ -105,7 +44,7 @@ pub(super) fn explain_by(
     ending: &AllocationEnding,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
-    if ending.cause.is_taken_away() && !view.dry_run {
+    if ending.cause.is_taken_away() {
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
         let count = explain(tx, row, ending.cause, &format!("Slurm job {job}: {}", ending.text))?;
         view.attempts_explained += count;

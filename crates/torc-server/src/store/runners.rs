@@ -13,7 +13,7 @@ use torc_engine::commands::{
     self, Beat, ClaimAnswer, EndFacts, EndRunner, Hear, Leave, NoteLateEnd, OrderRunner, ReportEnd,
     ReportStart, Reported,
 };
-use torc_engine::{Burnt, Claimed, KnownEnd, KnownRunner, LEASE_MS, On};
+use torc_engine::{Burnt, Claimed, Command, KnownEnd, KnownRunner, LEASE_MS, On};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
     CompletionReport, ErrorCode, FileRef, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
@@ -512,20 +512,33 @@ pub fn goodbye(
     let Some(known) = tx.state.engine.runners().get(&runner) else {
         return Ok(GoodbyeAnswer::default());
     };
-    let (workflow, pool) = (known.workflow, known.pool);
-    let actions = tx.handle(Leave { runner, workflow, reason: &goodbye.reason })?;
-    tx.state.pools.runner_ended(runner, workflow, pool, tx.uptime);
+    let workflow = known.workflow;
+    let leave = Leave { runner, workflow, reason: &goodbye.reason };
+    let actions = end_runners(tx, workflow, &[runner], leave)?;
     super::allocations::runner_left(tx, runner, goodbye)?;
     Ok(GoodbyeAnswer { actions: action_packets(tx, &actions)? })
 }
 
 /// A runner is gone: its attempts end, its row is closed.
 pub fn end_runner(tx: &mut Tx<'_>, gone: EndRunner<'_>) -> Result<usize, Failed> {
-    let EndRunner { runner, workflow, .. } = gone;
-    let pool = pool_of(tx, runner);
-    let ended = tx.handle(gone)?;
-    tx.state.pools.runner_ended(runner, workflow, pool, tx.uptime);
-    Ok(ended)
+    end_runners(tx, gone.workflow, &[gone.runner], gone)
+}
+
+/// Carries out a command that may end these runners; pool runners hear of it.
+pub fn end_runners<C: Command>(
+    tx: &mut Tx<'_>,
+    workflow: WorkflowId,
+    runners: &[RunnerId],
+    command: C,
+) -> Result<C::Reply, Failed> {
+    let pools: Vec<_> = runners.iter().map(|runner| (*runner, pool_of(tx, *runner))).collect();
+    let reply = tx.handle(command)?;
+    for (runner, pool) in pools {
+        if !tx.state.engine.runners().contains_key(&runner) {
+            tx.state.pools.runner_ended(runner, workflow, pool, tx.uptime);
+        }
+    }
+    Ok(reply)
 }
 
 /// A runner executed an action.

@@ -5,20 +5,17 @@
 //! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
-use super::allocations::complete;
-use super::journal::allocations::{self, find, step};
+use super::journal::allocations::{self, find, life_of};
 use super::journal::runners;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use serde_json::json;
 use std::collections::BTreeMap;
-use torc_engine::AllocationEvent;
+use torc_engine::commands::GiveUpAllocation;
 use torc_model::api::ErrorCode;
-use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::need::Kind;
 use torc_model::slurm::wire::AllocationView;
-use torc_model::status::{AllocationEnd, AllocationStatus};
+use torc_model::status::AllocationStatus;
 
 /// Gives up what no remaining job could run in, of one workflow or of all.
 pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
@@ -89,10 +86,7 @@ pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Fail
 }
 
 fn give_up(tx: &mut Tx<'_>, row: &AllocationView) -> Result<(), Failed> {
-    step(tx, row.workflow_id, row.id, AllocationEvent::Unneeded)?;
-    if row.status == AllocationStatus::Planned {
-        return complete(tx, row, (AllocationEnd::NotSent, "NOT_SENT"), "no longer needed", None);
-    }
-    let data = json!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "scheduler": row.scheduler});
-    tx.tell(row.workflow_id, EventKind::AllocationUnneeded, None, data)
+    let Some(life) = life_of(tx, row.id)? else { return Ok(()) };
+    let (workflow, id, scheduler) = (row.workflow_id, row.id, &row.scheduler[..]);
+    tx.handle(GiveUpAllocation { workflow, id, life, scheduler })
 }

@@ -7,7 +7,7 @@ use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::commands::StepAllocation;
 use torc_engine::{AllocationEvent, AllocationLife, Submission};
-use torc_model::ids::{ActionId, WorkflowId};
+use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
@@ -177,20 +177,6 @@ pub fn life_of(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationLife>, Failed> {
     Ok(found.map(|(_, life)| life))
 }
 
-/// Lets an event happen to an allocation of a workflow. False: it cannot happen to it now, and nothing
-/// changed.
-pub fn step(
-    tx: &mut Tx<'_>,
-    workflow: WorkflowId,
-    id: i64,
-    event: AllocationEvent,
-) -> Result<bool, Failed> {
-    match life_of(tx, id)? {
-        Some(life) => tx.handle(StepAllocation { workflow, id, life, event }),
-        None => Ok(false),
-    }
-}
-
 /// Lets an event happen to all allocations of a workflow that the batch system knows by one name, as
 /// far as it can happen to them.
 pub fn step_named(
@@ -209,6 +195,34 @@ pub fn step_named(
         tx.handle(StepAllocation { workflow, id, life, event })?;
     }
     Ok(())
+}
+
+/// Runners in an allocation that have not ended, and on which of its nodes each is.
+pub fn runners_of(
+    db: &Connection,
+    allocation: &AllocationView,
+) -> rusqlite::Result<Vec<(RunnerId, Option<i64>)>> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, node FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND allocation_id = ?2",
+    )?;
+    let key = [allocation.workflow_id.0, allocation.id];
+    let rows = statement.query_map(key, |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))?;
+    rows.collect()
+}
+
+/// The allocation that a runner lives in.
+pub fn of_runner(db: &Connection, runner: RunnerId) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT allocation_id FROM compute_node WHERE id = ?1")?
+        .query_row([runner.0], |row| row.get(0))
+        .optional()
+        .map(Option::flatten)
+}
+
+/// Some job ran in an allocation.
+pub fn did_work(db: &Connection, allocation: &AllocationView) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM compute_node c JOIN attempt a ON a.compute_node_id = c.id
+               WHERE c.workflow_id = ?1 AND c.allocation_id = ?2";
+    db.prepare_cached(sql)?.exists([allocation.workflow_id.0, allocation.id])
 }
 
 /// All of these.
