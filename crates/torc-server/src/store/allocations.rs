@@ -7,17 +7,15 @@
 use super::crash_recovery;
 use super::journal;
 use super::journal::allocations::{
-    self as rows, COLUMNS, PlannedAllocations, find, life_of, step_named, view,
+    self as rows, PlannedAllocations, RunnerIn, SchedulerRow, find, life_of, step_named,
 };
 use super::last_words;
 use super::leftovers;
-use super::load::parse;
 use super::refusal::Refusal;
 use super::runners;
 use super::unneeded;
 use super::writer::{Failed, Tx};
 use crate::slow_files;
-use rusqlite::{OptionalExtension, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -29,7 +27,7 @@ use torc_engine::{
 use torc_model::api::{CompletionReport, ErrorCode, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
-use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
+use torc_model::plan::{ActionKind, SlurmScheduler};
 use torc_model::slurm::observe::has_no_process;
 use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
@@ -46,21 +44,9 @@ const MAX_OPEN: i64 = 1000;
 /// Most batch jobs that one submitter takes up at a time.
 pub const MAX_ORDERS: usize = 20;
 
-fn list_by_key(tx: &Tx<'_>, workflow: i64, key: &str) -> Result<Vec<AllocationView>, Failed> {
-    let sql = format!("{COLUMNS} WHERE n.workflow_id = ?1 AND n.request_key = ?2 ORDER BY n.id");
-    let mut statement = tx.db.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![workflow, key], view)?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
 /// A runner that asks again and again must not fill the batch system.
 fn refuse_too_many(tx: &Tx<'_>, id: WorkflowId, more: i64) -> Result<(), Failed> {
-    let open: i64 = tx
-        .db
-        .prepare_cached(
-            "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL",
-        )?
-        .query_row([id.0], |row| row.get(0))?;
+    let open = rows::count_open(tx.db, id)?;
     if open + more <= MAX_OPEN {
         return Ok(());
     }
@@ -84,7 +70,7 @@ pub fn schedule(
     if request.key.is_empty() {
         return Err(Refusal::invalid("key", "a key is needed, so that a repeat is harmless").into());
     }
-    let known = list_by_key(tx, id.0, &request.key)?;
+    let known = rows::with_key(tx.db, id, &request.key)?;
     if !known.is_empty() {
         return Ok(Allocations { items: known });
     }
@@ -98,7 +84,7 @@ pub fn schedule(
     rows::plan(tx.db, &planned, tx.now)?;
     let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
     tx.tell(id, EventKind::AllocationsPlanned, None, data)?;
-    Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
+    Ok(Allocations { items: rows::with_key(tx.db, id, &request.key)? })
 }
 
 /// The id of a scheduler, and a name for allocations of it that no others have.
@@ -108,24 +94,16 @@ fn named(
     scheduler: &str,
     nonce: u32,
 ) -> Result<(i64, String), Failed> {
-    let found: Option<(i64, String, i64)> = tx
-        .db
-        .prepare_cached(
-            "SELECT s.id, s.definition, w.created_ms FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
-             WHERE s.workflow_id = ?1 AND s.name = ?2",
-        )?
-        .query_row(params![id.0, scheduler], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    let (number, definition, created_ms) = found.ok_or_else(|| {
+    let found = rows::scheduler_named(tx.db, id, scheduler)?;
+    let SchedulerRow { id: number, definition, workflow_created, .. } = found.ok_or_else(|| {
         Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{scheduler}`"))
     })?;
-    let definition: SlurmScheduler = parse(&definition)?;
     if !definition.serialize_allocations {
         return Ok((number, format!("torc-wf{id}-s{number}-{nonce:08x}")));
     }
     let chain = definition.chain.as_deref().unwrap_or(scheduler);
     // Not the scheduler's number: what a regenerate makes joins the chain of what it replaces.
-    Ok((number, chained_name(&format!("torc-wf{id}-chain"), created_ms, chain, nonce)))
+    Ok((number, chained_name(&format!("torc-wf{id}-chain"), workflow_created, chain, nonce)))
 }
 
 /// Executes the triggered actions that ask for nodes. Answers how many there were.
@@ -142,34 +120,20 @@ pub fn execute_actions(tx: &mut Tx<'_>, id: WorkflowId, nonce: u64) -> Result<us
     Ok(triggered.len())
 }
 
-/// Workflows with triggered actions that ask for nodes.
-pub fn waiting_workflows(tx: &Tx<'_>) -> rusqlite::Result<Vec<WorkflowId>> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT DISTINCT workflow_id FROM workflow_action WHERE state = 'triggered'
-         AND what ->> 'action_type' = 'schedule_nodes' ORDER BY 1",
-    )?;
-    statement.query_map([], |row| row.get(0).map(WorkflowId))?.collect()
-}
-
 fn execute_action(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     action: ActionId,
     nonce: u64,
 ) -> Result<(), Failed> {
-    let (what, is_recovery, trigger): (String, bool, String) = tx
-        .db
-        .prepare_cached(
-            "SELECT what, is_recovery, trigger_type FROM workflow_action WHERE id = ?1",
-        )?
-        .query_row([action.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let (trigger, what, is_recovery) = journal::actions::action(tx.db, action)?;
     let ActionKind::ScheduleNodes {
         scheduler,
         num_allocations,
         start_one_worker_per_node,
         max_parallel_jobs,
         scheduler_type,
-    } = parse(&what)?
+    } = what
     else {
         return Ok(());
     };
@@ -189,7 +153,7 @@ fn execute_action(
         start_one_worker_per_node,
         max_parallel_jobs: max_parallel_jobs.map(i64::from),
     };
-    if trigger == Trigger::AutoScheduleOnReadyJobs.as_str() {
+    if trigger == Trigger::AutoScheduleOnReadyJobs {
         return serve_retried_jobs(tx, id, action, request, nonce);
     }
     let mut count = request.count;
@@ -220,20 +184,13 @@ fn serve_retried_jobs(
         if last_words::outlasted_its_allocation(tx, job)? {
             continue;
         }
-        let own: Option<String> = tx
-            .db
-            .prepare_cached("SELECT s.name FROM job j JOIN slurm_scheduler s ON s.id = j.scheduler_id WHERE j.id = ?1")?
-            .query_row([job.0], |row| row.get(0))
-            .optional()?;
+        let own = rows::scheduler_of_job(tx.db, job)?;
         by_scheduler
             .entry(own.unwrap_or_else(|| request.scheduler.clone()))
             .or_default()
             .push(index);
     }
-    let asked: i64 = tx
-        .db
-        .prepare_cached("SELECT count(*) FROM scheduled_compute_node WHERE action_id = ?1")?
-        .query_row([action.0], |row| row.get(0))?;
+    let asked = rows::count_of_action(tx.db, action)?;
     for (nth, (scheduler, jobs)) in by_scheduler.into_iter().enumerate() {
         let runtime = longest_runtime(tx, id, &jobs)?;
         let count = request.count.min(jobs.len() as i64) - usable(tx, id, &scheduler, runtime)?;
@@ -264,17 +221,7 @@ pub fn usable_of(
     scheduler: &str,
     seconds: i64,
 ) -> Result<Vec<i64>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT n.id FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
-             WHERE n.workflow_id = ?1 AND s.name = ?2
-                AND (n.status IN ('planned', 'submitting', 'pending') AND n.unneeded_since_ms IS NULL
-                OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
-                    AND c.ended_ms IS NULL AND c.allocation_id = n.id
-                    AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))
-             ORDER BY n.id",
-    )?;
-    let rows = statement.query_map(params![id.0, scheduler, seconds, tx.now], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    Ok(rows::usable(tx.db, id, scheduler, (seconds, tx.now))?)
 }
 
 /// Gives a submitter what waits to be sent. No other submitter gets it until this one's time is
@@ -288,55 +235,28 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrd
         .into());
     }
     unneeded::release(tx, request.workflow_id)?;
-    let mut statement = tx.db.prepare_cached(
-        "SELECT name, min(workflow_id), count(*), max(status = 'submitting'), min(scheduler_id),
-            max(start_one_worker_per_node), max(max_parallel_jobs)
-         FROM scheduled_compute_node
-         WHERE (status = 'planned' OR status = 'submitting' AND submit_until_ms <= ?1) AND (?2 IS NULL OR workflow_id = ?2)
-         GROUP BY name ORDER BY min(id) LIMIT ?3",
-    )?;
-    let limit = MAX_ORDERS as i64;
-    let rows = statement.query_map(params![tx.now, request.workflow_id, limit], |row| {
-        Ok((
-            row.get::<_, String>(0)?,
-            row.get::<_, i64>(1)?,
-            row.get::<_, i64>(2)?,
-            row.get::<_, bool>(3)?,
-            row.get::<_, i64>(4)?,
-            row.get::<_, bool>(5)?,
-            row.get::<_, Option<i64>>(6)?,
-        ))
-    })?;
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    drop(statement);
     let mut orders = SubmissionOrders::default();
-    for (name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs) in rows {
+    for unsent in rows::unsent(tx.db, request.workflow_id, tx.now, MAX_ORDERS)? {
         let taken = AllocationEvent::Taken {
             submitter: request.submitter.clone(),
             until: tx.now + SUBMIT_LEASE_MS,
         };
-        step_named(tx, WorkflowId(workflow), &name, &taken)?;
-        let (definition, settings, directory): (String, String, Option<String>) = tx
-            .db
-            .prepare_cached(
-                "SELECT s.definition, w.settings, w.directory FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
-                 WHERE s.id = ?1",
-            )?
-            .query_row([scheduler_id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let settings: Settings = parse(&settings)?;
+        step_named(tx, unsent.workflow, &unsent.name, &taken)?;
+        let scheduler = rows::scheduler(tx.db, unsent.scheduler)?;
+        let settings = scheduler.settings;
         orders.items.push(SubmissionOrder {
-            workflow_id: WorkflowId(workflow),
-            name,
-            count,
-            look_first,
-            scheduler: parse::<SlurmScheduler>(&definition)?,
-            scheduler_id,
+            workflow_id: unsent.workflow,
+            name: unsent.name,
+            count: unsent.count,
+            look_first: unsent.was_taken,
+            scheduler: scheduler.definition,
+            scheduler_id: scheduler.id,
             end_seconds: settings.execution.seconds_before_walltime().ceil() as i64,
             wait_for_server_minutes: settings.runners.wait_for_server_minutes as i64,
             defaults: settings.slurm_defaults,
-            start_one_worker_per_node: one_per_node,
-            max_parallel_jobs,
-            directory,
+            start_one_worker_per_node: unsent.one_worker_per_node,
+            max_parallel_jobs: unsent.max_parallel_jobs,
+            directory: scheduler.directory,
             // The API puts it in: the store knows no secrets.
             token: String::new(),
         });
@@ -373,10 +293,7 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
         }
     };
     tx.tell(id, kind, None, data)?;
-    let sql = format!("{COLUMNS} WHERE n.name = ?1 AND n.workflow_id = ?2 ORDER BY n.id");
-    let mut statement = tx.db.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![report.name, id.0], view)?;
-    Ok(Allocations { items: rows.collect::<Result<_, _>>()? })
+    Ok(Allocations { items: rows::named(tx.db, id, &report.name)? })
 }
 
 /// A runner reports from inside an allocation, before it is registered. Two Slurm jobs never share
@@ -391,6 +308,7 @@ pub fn runner_arrived(
     let found = row.zip(life_of(tx, id)?);
     let (row, life) = found.ok_or_else(|| Refusal::not_found("allocation", id))?;
     let beside = rows::runners_of(tx.db, &row)?;
+    let beside: Vec<_> = beside.into_iter().map(|runner| (runner.id, runner.node)).collect();
     let job = scheduler.slurm_job_id.clone().unwrap_or_default();
     let arrive = ArriveInAllocation {
         workflow,
@@ -428,10 +346,6 @@ fn follow(
         over.did_work = tx.workflow(workflow)?.looks_after_retries() && rows::did_work(tx.db, row)?;
     }
     tx.handle(StepAllocation { workflow, id, life, event }).map(drop)
-}
-
-fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed> {
-    Ok(rows::runners_of(tx.db, row)?.into_iter().map(|(runner, _)| runner).collect())
 }
 
 /// A runner of an allocation that has no process any more, as Slurm says.
@@ -486,17 +400,14 @@ pub fn leftovers_of(tx: &mut Tx<'_>, seen: &Observations) -> Result<Vec<Leftover
     let mut left = Vec::new();
     for item in seen.items.iter().filter(|item| has_no_process(&item.verdict)) {
         let Some(row) = find(tx, item.id)? else { continue };
-        for id in runners_of(tx, &row)? {
+        for RunnerIn { id, output_dir, .. } in rows::runners_of(tx.db, &row)? {
             let (process, key) = crash_recovery::sight(tx, id, row.workflow_id)?;
-            let output_dir: String = tx
-                .db
-                .prepare_cached("SELECT output_dir FROM compute_node WHERE id = ?1")?
-                .query_row([id.0], |row| row.get(0))?;
+            let output_dir = output_dir.into();
             left.push(Leftover {
                 id,
                 key,
                 is_gone_from_here: process == Process::Gone,
-                output_dir: output_dir.into(),
+                output_dir,
             });
         }
     }
@@ -527,7 +438,7 @@ fn take_in(
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     let runners = match has_no_process(&item.verdict) {
-        true => runners_of(tx, row)?,
+        true => rows::runners_of(tx.db, row)?.into_iter().map(|runner| runner.id).collect(),
         false => Vec::new(),
     };
     let traces: Vec<RunnerTrace> = runners
@@ -648,24 +559,14 @@ pub(super) fn scheduler_for(
     current: &[i64],
 ) -> Result<(i64, String, bool), Failed> {
     for candidate in current {
-        let (name, definition): (String, String) = tx
-            .db
-            .prepare_cached("SELECT name, definition FROM slurm_scheduler WHERE id = ?1")?
-            .query_row([candidate], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let known: SlurmScheduler = parse(&definition)?;
+        let SchedulerRow { name, definition: known, .. } = rows::scheduler(tx.db, *candidate)?;
         if (SlurmScheduler { name: wanted.name.clone(), ..known }) == *wanted {
             return Ok((*candidate, name, true));
         }
     }
-    let taken = |name: &str| -> Result<bool, Failed> {
-        Ok(tx
-            .db
-            .prepare_cached("SELECT 1 FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
-            .exists(params![id.0, name])?)
-    };
     let mut name = wanted.name.clone();
     let mut number = 2;
-    while taken(&name)? {
+    while rows::scheduler_named(tx.db, id, &name)?.is_some() {
         name = format!("{}_{number}", wanted.name);
         number += 1;
     }

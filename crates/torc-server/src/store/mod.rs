@@ -731,7 +731,7 @@ impl Store {
 
     /// Workflows with triggered actions that ask for nodes.
     pub async fn workflows_with_schedules(&self) -> Result<Vec<WorkflowId>, Refusal> {
-        self.writer.call(|tx| Ok(allocations::waiting_workflows(tx)?)).await
+        self.writer.call(|tx| Ok(journal::actions::workflows_with_schedules(tx.db)?)).await
     }
 
     /// Gives a submitter what waits to be sent to Slurm.

@@ -5,7 +5,7 @@
 //! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
-use super::journal::allocations::{self, find, life_of};
+use super::journal::allocations::{self, SchedulerRow, find, life_of};
 use super::journal::runners;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -74,12 +74,12 @@ pub fn cancel(tx: &mut Tx<'_>, id: i64) -> Result<AllocationView, Failed> {
 
 /// What is known of allocations of this scheduler.
 pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Failed> {
-    let (scheduler, settings) = allocations::scheduler(tx.db, scheduler_id)?;
+    let SchedulerRow { definition, settings, .. } = allocations::scheduler(tx.db, scheduler_id)?;
     let names_gpus = |name: &String| name.contains("gpu") || name.contains("gres");
     let seen = runners::capacities(tx.db, id, Some(scheduler_id), 1)?.pop();
     Ok(Kind {
         scheduler_id,
-        scheduler,
+        scheduler: definition,
         gpus_by_default: settings.slurm_defaults.keys().any(names_gpus),
         seen: seen.map(|(_, capacity)| capacity),
     })

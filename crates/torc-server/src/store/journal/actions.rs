@@ -1,6 +1,8 @@
 //! Rows of actions that a plan or a recovery brings. What becomes of them are `Change`s.
 
+use super::super::read::page;
 use super::json;
+use super::load::parse;
 use rusqlite::{Connection, params};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::ActionKind;
@@ -40,6 +42,24 @@ pub fn insert_action(
         ActionState::Waiting.as_str(),
     ])
     .map(ActionId)
+}
+
+/// Workflows with triggered actions that ask for nodes.
+pub fn workflows_with_schedules(db: &Connection) -> rusqlite::Result<Vec<WorkflowId>> {
+    let mut statement = db.prepare_cached(
+        "SELECT DISTINCT workflow_id FROM workflow_action WHERE state = 'triggered'
+         AND what ->> 'action_type' = 'schedule_nodes' ORDER BY 1",
+    )?;
+    statement.query_map([], |row| row.get(0).map(WorkflowId))?.collect()
+}
+
+/// When an action is due, what is done, and whether a recovery added it.
+pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<(Trigger, ActionKind, bool)> {
+    let sql = "SELECT trigger_type, what, is_recovery FROM workflow_action WHERE id = ?1";
+    db.prepare_cached(sql)?.query_row([id.0], |row| {
+        let trigger = page::word(row, "trigger_type", Trigger::parse)?;
+        Ok((trigger, parse(&row.get::<_, String>(1)?)?, row.get(2)?))
+    })
 }
 
 /// Deletes an action that a new spec does not have.

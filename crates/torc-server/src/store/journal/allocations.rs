@@ -7,7 +7,7 @@ use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::commands::StepAllocation;
 use torc_engine::{AllocationEvent, AllocationLife, Submission};
-use torc_model::ids::{ActionId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
@@ -197,16 +197,25 @@ pub fn step_named(
     Ok(())
 }
 
-/// Runners in an allocation that have not ended, and on which of its nodes each is.
-pub fn runners_of(
-    db: &Connection,
-    allocation: &AllocationView,
-) -> rusqlite::Result<Vec<(RunnerId, Option<i64>)>> {
+/// A runner in an allocation.
+pub struct RunnerIn {
+    /// Its row.
+    pub id: RunnerId,
+    /// On which node of the allocation it is.
+    pub node: Option<i64>,
+    /// Where its files are.
+    pub output_dir: String,
+}
+
+/// Runners in an allocation that have not ended.
+pub fn runners_of(db: &Connection, allocation: &AllocationView) -> rusqlite::Result<Vec<RunnerIn>> {
     let mut statement = db.prepare_cached(
-        "SELECT id, node FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND allocation_id = ?2",
+        "SELECT id, node, output_dir FROM compute_node
+         WHERE workflow_id = ?1 AND ended_ms IS NULL AND allocation_id = ?2",
     )?;
-    let key = [allocation.workflow_id.0, allocation.id];
-    let rows = statement.query_map(key, |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))?;
+    let rows = statement.query_map([allocation.workflow_id.0, allocation.id], |row| {
+        Ok(RunnerIn { id: RunnerId(row.get(0)?), node: row.get(1)?, output_dir: row.get(2)? })
+    })?;
     rows.collect()
 }
 
@@ -298,15 +307,161 @@ pub fn expected(
     rows.collect()
 }
 
-/// What a scheduler asks for, and the settings of its workflow.
-pub fn scheduler(db: &Connection, id: i64) -> rusqlite::Result<(SlurmScheduler, Settings)> {
+/// Allocations that one request asked for.
+pub fn with_key(
+    db: &Connection,
+    workflow: WorkflowId,
+    key: &str,
+) -> rusqlite::Result<Vec<AllocationView>> {
+    let condition = "n.workflow_id = ?1 AND n.request_key = ?2 ORDER BY n.id";
+    list(db, condition, params![workflow.0, key])
+}
+
+/// Allocations that the batch system knows by one name.
+pub fn named(
+    db: &Connection,
+    workflow: WorkflowId,
+    name: &str,
+) -> rusqlite::Result<Vec<AllocationView>> {
+    let condition = "n.name = ?1 AND n.workflow_id = ?2 ORDER BY n.id";
+    list(db, condition, params![name, workflow.0])
+}
+
+/// How many allocations of a workflow have not ended.
+pub fn count_open(db: &Connection, workflow: WorkflowId) -> rusqlite::Result<i64> {
     db.prepare_cached(
-        "SELECT s.definition, w.settings FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
-         WHERE s.id = ?1",
+        "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL",
     )?
-    .query_row([id], |row| {
-        Ok((parse(&row.get::<_, String>(0)?)?, parse(&row.get::<_, String>(1)?)?))
+    .query_row([workflow.0], |row| row.get(0))
+}
+
+/// How many allocations an action has asked for.
+pub fn count_of_action(db: &Connection, action: ActionId) -> rusqlite::Result<i64> {
+    db.prepare_cached("SELECT count(*) FROM scheduled_compute_node WHERE action_id = ?1")?
+        .query_row([action.0], |row| row.get(0))
+}
+
+/// Allocations of a scheduler that are on their way, or run and have these seconds left at `now`.
+pub fn usable(
+    db: &Connection,
+    workflow: WorkflowId,
+    scheduler: &str,
+    (seconds, now): (i64, i64),
+) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.id FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
+             WHERE n.workflow_id = ?1 AND s.name = ?2
+                AND (n.status IN ('planned', 'submitting', 'pending') AND n.unneeded_since_ms IS NULL
+                OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
+                    AND c.ended_ms IS NULL AND c.allocation_id = n.id
+                    AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))
+             ORDER BY n.id",
+    )?;
+    let key = params![workflow.0, scheduler, seconds, now];
+    statement.query_map(key, |row| row.get(0))?.collect()
+}
+
+/// Allocations of one name that wait to be sent.
+pub struct Unsent {
+    /// Their workflow.
+    pub workflow: WorkflowId,
+    /// Their name in the batch system.
+    pub name: String,
+    /// How many.
+    pub count: i64,
+    /// A submitter took them up and did not tell how it went.
+    pub was_taken: bool,
+    /// Row of their scheduler.
+    pub scheduler: i64,
+    /// Each node gets a runner of its own.
+    pub one_worker_per_node: bool,
+    /// Each runner has so many jobs at once at most.
+    pub max_parallel_jobs: Option<i64>,
+}
+
+/// Allocations that a submitter may take up at `now`, of one workflow or of all.
+pub fn unsent(
+    db: &Connection,
+    workflow: Option<i64>,
+    now: i64,
+    most: usize,
+) -> rusqlite::Result<Vec<Unsent>> {
+    let mut statement = db.prepare_cached(
+        "SELECT name, min(workflow_id), count(*), max(status = 'submitting'), min(scheduler_id),
+            max(start_one_worker_per_node), max(max_parallel_jobs)
+         FROM scheduled_compute_node
+         WHERE (status = 'planned' OR status = 'submitting' AND submit_until_ms <= ?1) AND (?2 IS NULL OR workflow_id = ?2)
+         GROUP BY name ORDER BY min(id) LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![now, workflow, most as i64], |row| {
+        Ok(Unsent {
+            name: row.get(0)?,
+            workflow: WorkflowId(row.get(1)?),
+            count: row.get(2)?,
+            was_taken: row.get(3)?,
+            scheduler: row.get(4)?,
+            one_worker_per_node: row.get(5)?,
+            max_parallel_jobs: row.get(6)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// A scheduler, with what its allocations need of its workflow.
+pub struct SchedulerRow {
+    /// Its row.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// What it asks for.
+    pub definition: SlurmScheduler,
+    /// The settings of its workflow.
+    pub settings: Settings,
+    /// The directory of its workflow.
+    pub directory: Option<String>,
+    /// When its workflow was created.
+    pub workflow_created: i64,
+}
+
+const SCHEDULER: &str =
+    "SELECT s.id, s.name, s.definition, w.settings, w.directory, w.created_ms FROM slurm_scheduler s
+    JOIN workflow w ON w.id = s.workflow_id WHERE";
+
+fn scheduler_row(row: &Row<'_>) -> rusqlite::Result<SchedulerRow> {
+    Ok(SchedulerRow {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        definition: parse(&row.get::<_, String>(2)?)?,
+        settings: parse(&row.get::<_, String>(3)?)?,
+        directory: row.get(4)?,
+        workflow_created: row.get(5)?,
     })
+}
+
+/// A scheduler, by its row.
+pub fn scheduler(db: &Connection, id: i64) -> rusqlite::Result<SchedulerRow> {
+    let sql = format!("{SCHEDULER} s.id = ?1");
+    db.prepare_cached(&sql)?.query_row([id], scheduler_row)
+}
+
+/// A scheduler of a workflow, by its name.
+pub fn scheduler_named(
+    db: &Connection,
+    workflow: WorkflowId,
+    name: &str,
+) -> rusqlite::Result<Option<SchedulerRow>> {
+    let sql = format!("{SCHEDULER} s.workflow_id = ?1 AND s.name = ?2");
+    let key = params![workflow.0, name];
+    db.prepare_cached(&sql)?.query_row(key, scheduler_row).optional()
+}
+
+/// The name of the scheduler whose nodes a job is for.
+pub fn scheduler_of_job(db: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached(
+        "SELECT s.name FROM job j JOIN slurm_scheduler s ON s.id = j.scheduler_id WHERE j.id = ?1",
+    )?
+    .query_row([job.0], |row| row.get(0))
+    .optional()
 }
 
 /// Errors of actions of a workflow that were to ask for nodes.

@@ -7,7 +7,7 @@
 //! `store/read`. A test holds that no SQL stands elsewhere.
 
 pub mod access;
-mod actions;
+pub mod actions;
 pub mod allocations;
 pub mod attempts;
 mod changes;
