@@ -85,13 +85,9 @@ impl Workflow {
         limits: &mut Limits,
     ) -> Vec<Claimed> {
         self.wake_delayed(claim.now);
-        let mut room = Room::of(claim.capacity);
-        let mut waiting = 0;
-        for index in self.held_by(claim.runner) {
-            let job = &self.jobs[index];
-            room.take(&self.classes[job.class]);
-            waiting += usize::from(job.held().is_some_and(|h| h.state == AttemptState::Claimed));
-        }
+        let mut room = self.room_of(claim.runner, claim.capacity);
+        let held = self.held_by(claim.runner).filter_map(|index| self.jobs[index].held());
+        let waiting = held.filter(|held| held.state == AttemptState::Claimed).count();
         self.ready.backfill.see(claim);
         self.release_kept(claim.now);
         let mut given = Vec::new();

@@ -276,9 +276,9 @@ fn what_is_asked_of_a_pool_runner_holds_for_the_runners_that_it_starts() {
         desk.run(OrderRunner { runner: ANN, ordered: own });
         let (workflow, request, pool_order) = (FLOW, &asked, of_pool);
         let begun = desk.run(BeginClaim { workflow, request, pool_order });
-        let so_far = ClaimAnswer { kept: begun.kept.clone(), ..ClaimAnswer::default() };
-        let answer = desk.run(FinishClaim { workflow, request, pool_order, so_far });
-        (begun.kept, begun.may_take, answer.leave)
+        let (kept, may_take) = (begun.kept.clone(), begun.may_take);
+        let answer = desk.run(FinishClaim { workflow, request, pool_order, begun });
+        (kept, may_take, answer.leave)
     };
     use RunnerOrder::{Drain, Remove};
     let kept = |order| Some(KeptFromWork::Ordered(order));

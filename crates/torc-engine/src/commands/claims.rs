@@ -10,7 +10,12 @@ use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::status::RunnerOrder;
 
 /// Most attempts that one claim may take, so that one request cannot make a commit endless.
-pub const MAX_CLAIM: i64 = 1000;
+const MAX_CLAIM: i64 = 1000;
+
+/// How many attempts a claim may take that asks for so many.
+pub fn most_attempts(asked: i64) -> usize {
+    asked.clamp(0, MAX_CLAIM) as usize
+}
 
 /// A runner says something, about this workflow or about its own: its word is noted. Answers with its
 /// workflow.
@@ -47,7 +52,7 @@ pub struct Claim<'a> {
 }
 
 /// What a claim is answered.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimAnswer {
     /// Attempts to start.
     pub attempts: Vec<Claimed>,
@@ -131,19 +136,15 @@ impl Command for Claim<'_> {
 
     fn carry_out(self, turn: &mut Turn<'_>) -> Result<ClaimAnswer, Refused> {
         let Self { workflow, request, nonce } = self;
-        let Begun { actions, kept, known, may_take } =
-            BeginClaim { workflow, request, pool_order: None }.carry_out(turn)?;
-        let attempts = match may_take {
-            true => {
-                let limit = request.limit.clamp(0, MAX_CLAIM) as usize;
-                let prefetch = request.prefetch.clamp(0, MAX_CLAIM) as usize;
-                let capacity = &request.capacity;
-                TakeJobs { workflow, request, limit, prefetch, capacity, nonce }.carry_out(turn)?
-            }
-            false => known,
-        };
-        let so_far = ClaimAnswer { attempts, actions, kept, ..ClaimAnswer::default() };
-        FinishClaim { workflow, request, pool_order: None, so_far }.carry_out(turn)
+        let mut begun = BeginClaim { workflow, request, pool_order: None }.carry_out(turn)?;
+        if begun.may_take {
+            let limit = most_attempts(request.limit);
+            let prefetch = most_attempts(request.prefetch);
+            let capacity = &request.capacity;
+            begun.attempts =
+                TakeJobs { workflow, request, limit, prefetch, capacity, nonce }.carry_out(turn)?;
+        }
+        FinishClaim { workflow, request, pool_order: None, begun }.carry_out(turn)
     }
 }
 
@@ -158,15 +159,16 @@ pub struct BeginClaim<'a> {
     pub pool_order: Option<RunnerOrder>,
 }
 
-/// A claim before jobs are chosen.
+/// A claim before jobs are chosen, and after that with the jobs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Begun {
     /// Actions to execute.
     pub actions: Vec<ActionId>,
     /// Why it gets no work although there may be some.
     pub kept: Option<KeptFromWork>,
-    /// What the claim was given before, in an answer that was lost.
-    pub known: Vec<Claimed>,
+    /// What the claim was given before, in an answer that was lost; what it is given now where it may
+    /// take more.
+    pub attempts: Vec<Claimed>,
     /// It may be given more.
     pub may_take: bool,
 }
@@ -196,8 +198,8 @@ impl Command for BeginClaim<'_> {
             Gate::Open | Gate::Over => None,
         };
         let kept = reserved.or(quarantined).or(ordered.map(KeptFromWork::Ordered));
-        let known = turn.see(id)?.claimed_with(runner, &request.key);
-        let asks = known.is_empty() && request.limit > 0 && kept.is_none();
+        let attempts = turn.see(id)?.claimed_with(runner, &request.key);
+        let asks = attempts.is_empty() && request.limit > 0 && kept.is_none();
         let may_take = match turn.engine.runners.get_mut(&runner).filter(|_| asks) {
             Some(known) if !known.leaving => {
                 known.capacity.clone_from(&request.capacity);
@@ -205,7 +207,7 @@ impl Command for BeginClaim<'_> {
             }
             Some(_) | None => false,
         };
-        Ok(Begun { actions, kept, known, may_take })
+        Ok(Begun { actions, kept, attempts, may_take })
     }
 }
 
@@ -269,7 +271,7 @@ pub struct FinishClaim<'a> {
     /// What a person asked of the pool runner that started it.
     pub pool_order: Option<RunnerOrder>,
     /// What it gets, and why no more.
-    pub so_far: ClaimAnswer,
+    pub begun: Begun,
 }
 
 impl Command for FinishClaim<'_> {
@@ -280,7 +282,8 @@ impl Command for FinishClaim<'_> {
     }
 
     fn carry_out(self, turn: &mut Turn<'_>) -> Result<ClaimAnswer, Refused> {
-        let Self { workflow: id, request, pool_order, so_far } = self;
+        let Self { workflow: id, request, pool_order, begun } = self;
+        let Begun { actions, kept, attempts, may_take: _ } = begun;
         let runner = request.runner_id;
         let ordered = turn.ordered(runner, pool_order);
         let orders = turn.see(id)?.orders_for(runner);
@@ -290,21 +293,23 @@ impl Command for FinishClaim<'_> {
         };
         let (workflow, runners) = (turn.see(id)?, &turn.engine.runners);
         let is_complete = workflow.is_complete();
-        let has_none = so_far.attempts.is_empty();
+        let has_none = attempts.is_empty();
         let nothing_to_come = workflow.held_count() == 0
             && workflow.next_due().is_none()
             && (!workflow.has_ready()
                 || runners.no_runner_takes(workflow, runner, &request.capacity));
         Ok(ClaimAnswer {
+            attempts,
+            actions,
             cancel,
             is_complete,
-            idle: so_far.kept.is_none() && nothing_to_come && !is_complete && has_none,
+            idle: kept.is_none() && nothing_to_come && !is_complete && has_none,
             // While it holds something it has something to tell, and hears of this then.
             leave: ordered == Some(RunnerOrder::Remove)
                 && has_none
                 && workflow.held_by(runner).next().is_none(),
             is_alone: runners.is_alone(id, runner),
-            ..so_far
+            kept,
         })
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 pub use actions::{AddLateAction, EndSchedule, ReportAction, RetireSchedules};
 pub use allocations::{ArriveInAllocation, EndRunnersIn, GiveUpAllocation, StepAllocation};
 pub use claims::{
-    BeginClaim, Begun, Claim, ClaimAnswer, FinishClaim, Hear, KeptFromWork, MAX_CLAIM, TakeJobs,
+    BeginClaim, Begun, Claim, ClaimAnswer, FinishClaim, Hear, KeptFromWork, TakeJobs, most_attempts,
 };
 pub use jobs::{
     AdjustJob, AssignSchedulers, CancelJob, CancelJobs, ClassifyJob, DelayJob, DisableJob,

@@ -8,7 +8,7 @@ use super::writer::{Failed, State, Tx};
 use tokio::sync::watch;
 use torc_engine::Claimed;
 use torc_engine::commands::{
-    BeginClaim, Begun, ClaimAnswer, FinishClaim, KeptFromWork, MAX_CLAIM, TakeJobs,
+    BeginClaim, ClaimAnswer, FinishClaim, KeptFromWork, TakeJobs, most_attempts,
 };
 use torc_model::api::{
     ClaimRequest, ErrorCode, PoolClaimRequest, PoolClaimResponse, RegisterPoolRunner, ShareView,
@@ -210,17 +210,14 @@ pub fn claim_in_turn(
     nonce: u64,
 ) -> Result<ClaimAnswer, Failed> {
     let pool_order = tx.state.pools.members.get(&pool).and_then(|member| member.ordered);
-    let Begun { actions, mut kept, known, may_take } =
-        tx.handle(BeginClaim { workflow, request, pool_order })?;
-    let mut attempts = known;
-    if may_take {
+    let mut begun = tx.handle(BeginClaim { workflow, request, pool_order })?;
+    if begun.may_take {
         match take_in_turn(tx, pool, workflow, request, nonce)? {
-            Some(given) => attempts = given,
-            None => kept = Some(KeptFromWork::OthersFirst),
+            Some(given) => begun.attempts = given,
+            None => begun.kept = Some(KeptFromWork::OthersFirst),
         }
     }
-    let so_far = ClaimAnswer { attempts, actions, kept, ..ClaimAnswer::default() };
-    tx.handle(FinishClaim { workflow, request, pool_order, so_far })
+    tx.handle(FinishClaim { workflow, request, pool_order, begun })
 }
 
 /// Gives jobs to a runner of a pool, one at a time, for as long as it is its workflow's turn. None: others
@@ -233,7 +230,7 @@ fn take_in_turn(
     nonce: u64,
 ) -> Result<Option<Vec<Claimed>>, Failed> {
     let (now, runner) = (tx.uptime, request.runner_id);
-    let limit = request.limit.clamp(0, MAX_CLAIM) as usize;
+    let limit = most_attempts(request.limit);
     let mut given = Vec::new();
     account(tx, pool, id, runner);
     tx.state.pools.keep_promise(pool, id, now);
