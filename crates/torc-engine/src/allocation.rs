@@ -275,6 +275,17 @@ pub struct Submission {
     pub until: i64,
 }
 
+/// What was said of an allocation last.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LastWord {
+    /// Where the batch system says that it stands, or our word where it has none.
+    pub state: Option<String>,
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// Why it ended.
+    pub cause: Option<Cause>,
+}
+
 /// An allocation, as far as it changes. All times are ms since 1970.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocationLife {
@@ -286,12 +297,8 @@ pub struct AllocationLife {
     pub submission: Option<Submission>,
     /// Its id in the batch system.
     pub job: Option<String>,
-    /// The last word of the batch system about it, or ours where it has none.
-    pub state: Option<String>,
-    /// Why, for people.
-    pub reason: Option<String>,
-    /// Why it ended.
-    pub cause: Option<Cause>,
+    /// The last word about it.
+    pub word: LastWord,
     /// When the batch system took it.
     pub submitted_at: Option<i64>,
     /// When the batch system plans to start it.
@@ -320,9 +327,7 @@ impl AllocationLife {
             array_task,
             submission: None,
             job: None,
-            state: None,
-            reason: None,
-            cause: None,
+            word: LastWord::default(),
             submitted_at: None,
             expected_start: None,
             started_at: None,
@@ -370,8 +375,8 @@ impl AllocationLife {
                 self.missing_since = None;
             }
             AllocationEvent::Refused(message) => {
-                self.state = Some("REFUSED".into());
-                self.reason = Some(message);
+                self.word.state = Some("REFUSED".into());
+                self.word.reason = Some(message);
                 self.end = Some((now, AllocationEnd::Refused));
             }
             AllocationEvent::Undecided { submitter, message } => {
@@ -380,7 +385,7 @@ impl AllocationLife {
                     return Err(illegal);
                 };
                 own.until = now;
-                self.reason = Some(message);
+                self.word.reason = Some(message);
             }
             AllocationEvent::Arrived(arrival) => match self.origin(&arrival) {
                 ArrivalOrigin::ThisLife => self.arrive(arrival, now),
@@ -389,7 +394,7 @@ impl AllocationLife {
             AllocationEvent::Seen(seen) => self.see(seen, now),
             AllocationEvent::Requeued(seen) => {
                 self.see(seen, now);
-                (self.end, self.cause) = (None, None);
+                (self.end, self.word.cause) = (None, None);
             }
             AllocationEvent::Missing => _ = self.missing_since.get_or_insert(now),
             AllocationEvent::Unneeded => self.unneeded_since = Some(now),
@@ -419,9 +424,7 @@ impl AllocationLife {
             array_task: self.array_task,
             submission: self.submission.take(),
             job: Some(arrival.job),
-            state: Some("RUNNING".into()),
-            reason: None,
-            cause: None,
+            word: LastWord { state: Some("RUNNING".into()), ..LastWord::default() },
             submitted_at: self.submitted_at.or(Some(now)),
             expected_start: self.expected_start,
             started_at: goes_on.or(Some(now)),
@@ -435,8 +438,7 @@ impl AllocationLife {
     }
 
     fn see(&mut self, seen: Sighting, now: i64) {
-        self.state = Some(seen.state);
-        self.reason = seen.reason;
+        (self.word.state, self.word.reason) = (Some(seen.state), seen.reason);
         self.missing_since = None;
         self.job = self.job.take().or(seen.job);
         self.submitted_at = self.submitted_at.or(Some(now));
@@ -444,9 +446,8 @@ impl AllocationLife {
     }
 
     fn be_over(&mut self, over: AllocationOver, at: i64) {
-        self.state = Some(over.state);
-        self.reason = Some(over.why);
-        self.cause = over.cause;
+        let AllocationOver { state, why, cause, .. } = over;
+        self.word = LastWord { state: Some(state), reason: Some(why), cause };
         self.end = Some((at, over.ended_as));
     }
 }
@@ -480,6 +481,11 @@ mod tests {
 
     fn taken(by: &str, until: i64) -> AllocationEvent {
         AllocationEvent::Taken { submitter: by.into(), until }
+    }
+
+    fn word(state: Option<&str>, reason: Option<&str>) -> LastWord {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        LastWord { state: text(state), reason: text(reason), cause: None }
     }
 
     fn over(ended_as: AllocationEnd) -> AllocationOver {
@@ -535,7 +541,7 @@ mod tests {
         assert!(life.was_too_short, "that was known before");
         // The batch system starts it again: it is as good as any other.
         life.step(arrived("7"), 20).expect("it runs again");
-        assert_eq!((life.started_at, life.end, life.cause), (Some(20), None, None));
+        assert_eq!((life.started_at, life.end, life.word.cause), (Some(20), None, None));
         assert!(!life.was_too_short);
     }
 
@@ -559,7 +565,7 @@ mod tests {
         let sent = AllocationLife {
             status: AllocationStatus::Submitting,
             submission: Some(Submission { by: "a".into(), until: 5 }),
-            reason: Some("?".into()),
+            word: word(None, Some("?")),
             missing_since: Some(3),
             unneeded_since: Some(1),
             moves: 1,
@@ -570,8 +576,7 @@ mod tests {
         refused.step(AllocationEvent::Refused("no such partition".into()), 6).expect("it was sent");
         let expected = AllocationLife {
             status: AllocationStatus::Complete,
-            state: Some("REFUSED".into()),
-            reason: Some("no such partition".into()),
+            word: word(Some("REFUSED"), Some("no such partition")),
             end: Some((6, AllocationEnd::Refused)),
             moves: 2,
             ..sent.clone()
@@ -592,8 +597,7 @@ mod tests {
         let pending = AllocationLife {
             status: AllocationStatus::Pending,
             job: Some("9".into()),
-            state: Some("PENDING".into()),
-            reason: Some("Priority".into()),
+            word: word(Some("PENDING"), Some("Priority")),
             submitted_at: Some(8),
             expected_start: Some(900),
             missing_since: None,
@@ -606,8 +610,7 @@ mod tests {
         life.step(arrived("9"), 10).expect("it runs");
         let active = AllocationLife {
             status: AllocationStatus::Active,
-            state: Some("RUNNING".into()),
-            reason: None,
+            word: word(Some("RUNNING"), None),
             started_at: Some(10),
             unneeded_since: None,
             moves: 3,
@@ -620,9 +623,10 @@ mod tests {
         life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 12).expect("it runs");
         let ended = AllocationLife {
             status: AllocationStatus::Complete,
-            state: Some("TIMEOUT".into()),
-            reason: Some("its time was over".into()),
-            cause: Some(Cause::Walltime),
+            word: LastWord {
+                cause: Some(Cause::Walltime),
+                ..word(Some("TIMEOUT"), Some("its time was over"))
+            },
             end: Some((12, AllocationEnd::Left)),
             was_too_short: true,
             moves: 5,
@@ -633,9 +637,7 @@ mod tests {
             .expect("it may start again");
         let requeued = AllocationLife {
             status: AllocationStatus::Pending,
-            state: Some("REQUEUED".into()),
-            reason: Some("Priority".into()),
-            cause: None,
+            word: word(Some("REQUEUED"), Some("Priority")),
             end: None,
             moves: 6,
             ..ended

@@ -132,9 +132,9 @@ impl AllocationLife {
     /// What the batch system says after the end is added to what its runners said. They may have known
     /// better why they were stopped.
     fn explained(&self, ending: &AllocationEnding) -> AllocationOver {
-        let known = self.reason.as_deref().unwrap_or_default();
+        let known = self.word.reason.as_deref().unwrap_or_default();
         AllocationOver {
-            cause: Some(ending.cause).filter(|cause| cause.is_taken_away()).or(self.cause),
+            cause: Some(ending.cause).filter(|cause| cause.is_taken_away()).or(self.word.cause),
             was_too_short: self.was_too_short,
             ..AllocationOver::reported(ending, format!("{known}; {}", ending.text))
         }
@@ -185,7 +185,7 @@ impl AllocationLife {
     /// Its runners had left before the batch system said why; only that is still of interest.
     fn look_afterwards(&self, verdict: &Verdict, is_missing: bool) -> Look {
         let has_left = self.end.is_some_and(|(_, ended_as)| ended_as == AllocationEnd::Left);
-        if !has_left || self.cause.is_none() {
+        if !has_left || self.word.cause.is_none() {
             return Look::Nothing;
         }
         match verdict {
@@ -280,7 +280,7 @@ pub fn cause_for(cause: Cause, attempts: usize) -> Cause {
 
 #[cfg(test)]
 mod tests {
-    use super::super::allocation::Submission;
+    use super::super::allocation::{LastWord, Submission};
     use super::*;
     use torc_model::slurm::AllocationEnding;
 
@@ -331,7 +331,7 @@ mod tests {
         let looks = |status, cause, ended_as| {
             let life = AllocationLife {
                 status,
-                cause,
+                word: LastWord { cause, ..LastWord::default() },
                 end: Some((1, ended_as)),
                 moves: 3,
                 ..AllocationLife::planned(None)
@@ -387,8 +387,8 @@ mod tests {
             seen(Verdict::Alive { phase: AllocationPhase::Waiting, reason: Some("Prio".into()) });
         let kind = |status, runners: &[RunnerTrace]| {
             let end = Some((1, AllocationEnd::Left));
-            let cause = Some(Cause::Stopped);
-            let life = AllocationLife { status, end, cause, ..AllocationLife::planned(None) };
+            let word = LastWord { cause: Some(Cause::Stopped), ..LastWord::default() };
+            let life = AllocationLife { status, end, word, ..AllocationLife::planned(None) };
             let found = life.judge(&waits, runners);
             (found.doubt, found.event.map(|event| event.kind()))
         };
@@ -443,8 +443,11 @@ mod tests {
     fn what_the_batch_system_says_of_a_life_that_is_over_adds_to_what_is_known() {
         let life = AllocationLife {
             status: AllocationStatus::Complete,
-            reason: Some("told to stop".into()),
-            cause: Some(Cause::Preempted),
+            word: LastWord {
+                state: None,
+                reason: Some("told to stop".into()),
+                cause: Some(Cause::Preempted),
+            },
             end: Some((1, AllocationEnd::Left)),
             was_too_short: true,
             ..AllocationLife::planned(None)

@@ -65,7 +65,7 @@ mod tests;
 pub use actions::{Action, NewAction};
 pub use allocation::{
     AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Arrival, ArrivalOrigin,
-    SUBMIT_LEASE_MS, Sighting, Submission,
+    LastWord, SUBMIT_LEASE_MS, Sighting, Submission,
 };
 pub use allocation_sight::{Doubt, Finding, Look, RunnerTrace, RunnersGone, cause_for};
 pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};

@@ -214,11 +214,11 @@ impl Turn<'_> {
 fn told(kind: EventKind, id: i64, life: &AllocationLife) -> Value {
     let mut data = json!({"allocation_id": id, "slurm_job_id": life.job});
     if matches!(kind, EventKind::AllocationEnded | EventKind::AllocationExplained) {
-        data["state"] = json!(life.state);
-        data["reason"] = json!(life.reason);
+        data["state"] = json!(life.word.state);
+        data["reason"] = json!(life.word.reason);
     }
     if kind == EventKind::AllocationExplained {
-        data["cause"] = json!(life.cause);
+        data["cause"] = json!(life.word.cause);
     }
     data
 }

@@ -6,7 +6,7 @@ use super::load::parse;
 use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::commands::StepAllocation;
-use torc_engine::{AllocationEvent, AllocationLife, Submission};
+use torc_engine::{AllocationEvent, AllocationLife, LastWord, Submission};
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
@@ -124,9 +124,7 @@ fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
         array_task: row.get(2)?,
         submission: submitter.zip(until).map(|(by, until)| Submission { by, until }),
         job: row.get(5)?,
-        state: row.get(6)?,
-        reason: row.get(7)?,
-        cause: cause(row, 8)?,
+        word: LastWord { state: row.get(6)?, reason: row.get(7)?, cause: cause(row, 8)? },
         submitted_at: row.get(9)?,
         expected_start: row.get(10)?,
         started_at: row.get(11)?,
@@ -153,9 +151,9 @@ pub fn write(db: &Connection, id: i64, life: &AllocationLife) -> rusqlite::Resul
         life.submission.as_ref().map(|submission| &submission.by),
         life.submission.as_ref().map(|submission| submission.until),
         life.job,
-        life.state,
-        life.reason,
-        life.cause.map(Cause::as_str),
+        life.word.state,
+        life.word.reason,
+        life.word.cause.map(Cause::as_str),
         life.submitted_at,
         life.expected_start,
         life.started_at,
