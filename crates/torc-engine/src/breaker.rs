@@ -5,11 +5,13 @@
 //!
 //! All of it follows from the rows of such retries in a run, so that a restart changes nothing.
 
+use super::change::Judged;
 use std::collections::BTreeMap;
 use torc_model::chance;
-use torc_model::ids::JobId;
+use torc_model::ids::{AttemptId, JobId};
 use torc_model::plan::AutoRecover;
-use torc_model::recovery::{RetryOutcome, Tried};
+use torc_model::recovery::{Action, Diagnosis, FailureCard, RetryOutcome, Tried};
+use torc_model::status::Cause;
 use torc_model::words;
 
 /// So many jobs with the same passing cause open the breaker ...
@@ -175,6 +177,90 @@ impl<'a> RetriesSoFar<'a> {
             return AfterRetry::Nothing;
         }
         AfterRetry::OneGoesOn(*row, *job, now + settings.wait_ms(2, unit(*row), None))
+    }
+}
+
+/// The server may retry by itself what failed for this cause. What was lost, stopped or canceled is
+/// no failure of the job.
+pub fn is_for_the_server(cause: Cause) -> bool {
+    cause != Cause::Canceled && cause != Cause::Checkpoint && !cause.is_loss() && !cause.is_stop()
+}
+
+/// A failure with a remedy of which the server is sure enough to retry it by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Curable<'a> {
+    /// What is tried.
+    pub tried: Tried,
+    diagnosis: &'a Diagnosis,
+    card: &'a FailureCard,
+    settings: &'a AutoRecover,
+}
+
+impl<'a> Curable<'a> {
+    /// An error: nothing is done, and why.
+    pub fn new(
+        diagnosis: &'a Diagnosis,
+        card: &'a FailureCard,
+        settings: &'a AutoRecover,
+    ) -> Result<Self, Judged> {
+        let tried = Tried::of(card.action).ok_or_else(|| Judged::Leave(card.why.clone()))?;
+        let confidence = diagnosis.confidence;
+        if confidence < settings.confidence {
+            return Err(Judged::Leave(format!(
+                "{} has only {:.0}% confidence, and {:.0}% are asked for",
+                diagnosis.kind.title(),
+                confidence * 100.0,
+                settings.confidence * 100.0
+            )));
+        }
+        Ok(Self { tried, diagnosis, card, settings })
+    }
+
+    /// What is done about it after the retries so far: the verdict on the attempt that ended now, and
+    /// what its retry meets. `budget` is that of the workflow.
+    pub fn judge(
+        &self,
+        attempt: AttemptId,
+        so_far: &RetriesSoFar<'_>,
+        budget: i64,
+        now: i64,
+    ) -> (Judged, Option<Storm>) {
+        let Self { diagnosis, card, settings, .. } = self;
+        if let Some(why) = so_far.spent(settings, budget) {
+            return (Judged::Leave(why), None);
+        }
+        let mut text = format!(
+            "recovered automatically ({}, {:.0}% confidence): {}",
+            diagnosis.kind.title(),
+            diagnosis.confidence * 100.0,
+            card.why
+        );
+        let (mut storm, mut wait) = (Storm { jobs: 0, waits: false, is_first_to_wait: false }, 0);
+        if card.action == Action::Again {
+            storm = so_far.storm(now);
+            let asked = diagnosis.needs.wait_seconds;
+            let unit = chance::unit(attempt.0.unsigned_abs());
+            wait = match storm.waits {
+                // Only if the other one is never heard of again.
+                true => (settings.max_delay_seconds * 1000.0) as i64,
+                false => settings.wait_ms(so_far.next_of_cause(), unit, asked),
+            };
+            if storm.waits {
+                text += &format!(
+                    "; {} failed this way within minutes, so it waits until one of them has tried",
+                    words::count(storm.jobs, "job")
+                );
+            } else if let Some(asked) = asked {
+                text += &format!("; it was asked to wait {asked:.0} s");
+            }
+        }
+        text +=
+            &format!("; retry {} of {} of this job", so_far.next_of_job(), settings.max_retries);
+        if wait > 0 && !storm.waits {
+            text += &format!(", not before {:.1} s from now", wait as f64 / 1000.0);
+        }
+        let not_before = (wait > 0).then_some(now + wait);
+        (Judged::Again { not_before, text }, Some(storm))
     }
 }
 

@@ -68,7 +68,7 @@ pub use allocation::{
     LastWord, SUBMIT_LEASE_MS, Sighting, Submission,
 };
 pub use allocation_sight::{Doubt, Finding, Look, RunnerTrace, RunnersGone, cause_for};
-pub use breaker::{AfterRetry, AutoRetry, RetriesSoFar, Storm};
+pub use breaker::{AfterRetry, AutoRetry, Curable, RetriesSoFar, Storm, is_for_the_server};
 pub use change::{Change, End, Judged, NewAttempt, NotedAdjustment, RunnerChange};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use conduct::{Burnt, Conduct, Gate, QUARANTINE_MS, Quarantine};

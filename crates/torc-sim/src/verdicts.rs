@@ -11,7 +11,7 @@ use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::JobId;
 use torc_model::recovery::{
-    Asked, Author, ClassificationState, Record, RetryOutcome, Standing, Verdict, rule,
+    Asked, Author, ClassificationState, Record, RetryOutcome, Standing, Verdict, known, rule,
 };
 use torc_model::status::JobStatus;
 
@@ -173,12 +173,8 @@ impl Server {
             let Some((standing, row)) = self.waiting(flow, index) else { continue };
             let counts = self.working.memory.get(&row.awaited.fingerprint).copied();
             let record = Record { again: counts.unwrap_or_default(), ..Record::default() };
-            let decided = match standing.is_repeated {
-                true => Some(Verdict::Fail),
-                false => record.verdict().map(|(verdict, _)| verdict),
-            };
-            if let Some(verdict) = decided {
-                let retry = verdict == Verdict::Retry;
+            if let Some(known) = known(&standing, Some(&record), None, THRESHOLD) {
+                let retry = known.action == Verdict::Retry;
                 self.give(flow, index, retry, (Author::Memory, None), now)?;
             }
         }

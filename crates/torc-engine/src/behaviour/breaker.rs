@@ -2,8 +2,10 @@
 
 use super::*;
 use torc_model::chance;
+use torc_model::ids::AttemptId;
 use torc_model::plan::AutoRecover;
-use torc_model::recovery::{RetryOutcome, Tried};
+use torc_model::recovery::{Action, Diagnosis, FailureCard, RetryOutcome, Tried};
+use torc_model::status::Cause;
 
 fn retry(row: i64, job: i64, cause: &'static str, waits: bool) -> AutoRetry<'static> {
     AutoRetry { row, job: JobId(job), cause, tried: Tried::Again, waits, at: 0, outcome: None }
@@ -65,4 +67,64 @@ fn retries_that_waited_are_spread_over_ten_seconds_or_wait_as_a_second_retry_doe
         so_far.after(Some(RetryOutcome::FailedSame), &settings, now),
         AfterRetry::OneGoesOn(5, JobId(5), now + wait)
     );
+}
+
+fn diagnosis(confidence: f64) -> Diagnosis {
+    serde_json::from_value(serde_json::json!({
+        "kind": "network", "nature": "transient", "confidence": confidence, "summary": "s", "proof": [], "doubts": [],
+    }))
+    .expect("a diagnosis")
+}
+
+fn card(action: Action) -> FailureCard {
+    FailureCard { action, changes: Vec::new(), why: "w".into(), chance: 0.5, cost_seconds: None }
+}
+
+#[test]
+fn only_a_remedy_of_which_the_server_is_sure_is_tried_by_itself() {
+    let settings = AutoRecover { confidence: 0.8, ..AutoRecover::default() };
+    let tried = |confidence, action| {
+        Curable::new(&diagnosis(confidence), &card(action), &settings).map(|curable| curable.tried)
+    };
+    assert_eq!(tried(0.8, Action::Again), Ok(Tried::Again));
+    assert_eq!(tried(0.9, Action::MoreMemory), Ok(Tried::MoreMemory));
+    assert_eq!(tried(1.0, Action::Skip), Err(Judged::Leave("w".into())));
+    let Err(Judged::Leave(why)) = tried(0.79, Action::Again) else { panic!("it is not sure") };
+    assert!(why.contains("79% confidence, and 80% are asked for"), "{why}");
+    assert!(is_for_the_server(Cause::Exit) && is_for_the_server(Cause::Oom));
+    for cause in [Cause::Canceled, Cause::Checkpoint, Cause::Lost, Cause::Stopped, Cause::Walltime]
+    {
+        assert!(!is_for_the_server(cause), "{cause}");
+    }
+}
+
+#[test]
+fn a_retry_waits_its_time_or_for_another_one_and_none_is_tried_past_the_budget() {
+    let settings = AutoRecover { max_delay_seconds: 600.0, ..AutoRecover::default() };
+    let (now, attempt) = (1_000_000, AttemptId(9));
+    let judge = |action, retries: &[AutoRetry<'_>], budget| {
+        let (diagnosis, card) = (diagnosis(1.0), card(action));
+        let curable = Curable::new(&diagnosis, &card, &settings).expect("it is sure");
+        curable.judge(attempt, &seen(Some(1), retries), budget, now)
+    };
+    let (Judged::Again { not_before, text }, Some(storm)) = judge(Action::Again, &[], 10) else {
+        panic!("it is tried again")
+    };
+    let wait = settings.wait_ms(1, chance::unit(9), None);
+    assert_eq!((not_before, storm.waits), ((wait > 0).then_some(now + wait), false));
+    assert!(text.contains(": w; retry 1 of"), "{text}");
+    let others: Vec<_> =
+        (2..=5).map(|job| AutoRetry { at: now, ..retry(job, job, "network", false) }).collect();
+    let (Judged::Again { not_before, text }, Some(storm)) = judge(Action::Again, &others, 10)
+    else {
+        panic!("it is tried again")
+    };
+    assert_eq!((not_before, storm.waits, storm.jobs), (Some(now + 600_000), true, 5));
+    assert!(text.contains("5 jobs failed this way") && !text.contains("not before"), "{text}");
+    let (Judged::Again { not_before, .. }, Some(storm)) = judge(Action::MoreMemory, &others, 10)
+    else {
+        panic!("it is tried again")
+    };
+    assert_eq!((not_before, storm.waits), (None, false), "more memory helps in a storm too");
+    assert!(matches!(judge(Action::Again, &others, 4), (Judged::Leave(_), None)));
 }

@@ -1,6 +1,9 @@
 //! Decides what a verdict may do. The words of an agent end here: what comes out is one of a few
 //! moves within limits.
 
+use super::decide::FailureCard;
+use super::diagnosis::Diagnosis;
+use super::record::Record;
 use super::remedy::{Caps, Change, Current};
 use super::triage::Verdict;
 use crate::status::Adjustable;
@@ -63,6 +66,47 @@ pub struct Ruling {
     pub is_held: bool,
     /// Why it is held, or why the move is another one than was asked for.
     pub note: Option<String>,
+}
+
+/// A verdict that needs neither a person nor an agent.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    /// The verdict.
+    pub action: Verdict,
+    /// One sentence.
+    pub reason: String,
+    /// How sure the diagnosis is, where it decided.
+    pub confidence: Option<f64>,
+    /// What changes for the next attempts.
+    pub changes: Vec<Change>,
+}
+
+/// What is known about a failure without asking: what failed twice the same way is given up; else the
+/// record decides, else the card, where its diagnosis is as sure as the workflow asks for.
+pub fn known(
+    standing: &Standing,
+    record: Option<&Record>,
+    card: Option<(&Diagnosis, &FailureCard)>,
+    threshold: f64,
+) -> Option<Known> {
+    let alone = |action, reason| Known { action, reason, confidence: None, changes: Vec::new() };
+    let found = if standing.is_repeated {
+        let reason = "it was tried again after this failure and failed the same way";
+        alone(Verdict::Fail, reason.to_owned())
+    } else if let Some((action, reason)) = record.and_then(Record::verdict) {
+        alone(action, reason)
+    } else {
+        let (diagnosis, card) = card.filter(|(diagnosis, _)| diagnosis.is_decided(threshold))?;
+        let action = if card.action.is_retry() { Verdict::Retry } else { Verdict::Fail };
+        Known {
+            action,
+            reason: format!("{}; {}", card.why, diagnosis.summary),
+            confidence: Some(diagnosis.confidence),
+            changes: card.changes.clone(),
+        }
+    };
+    let is_tired = standing.agent_retries >= AGENT_RETRIES;
+    (found.action == Verdict::Fail || !is_tired).then_some(found)
 }
 
 /// Checks a verdict. An error is a sentence about what is wrong with it.
@@ -252,5 +296,38 @@ mod tests {
         assert!(rule(&retry(), AGENT, &tired).unwrap().is_held);
         assert!(!rule(&Asked { action: Verdict::Fail, ..retry() }, AGENT, &tired).unwrap().is_held);
         assert!(!rule(&retry(), Author::Person, &tired).unwrap().is_held);
+    }
+
+    #[test]
+    fn what_is_decided_without_asking_follows_the_repetition_the_record_and_the_diagnosis() {
+        use super::super::record::Counts;
+        let card = FailureCard {
+            action: super::super::remedy::Action::Again,
+            changes: Vec::new(),
+            why: "w".into(),
+            chance: 0.5,
+            cost_seconds: None,
+        };
+        let diagnosis: Diagnosis = serde_json::from_value(serde_json::json!({
+            "kind": "network", "nature": "transient", "confidence": 0.9, "summary": "s", "proof": [], "doubts": [],
+        }))
+        .expect("a diagnosis");
+        let sure = Some((&diagnosis, &card));
+        let again = |counts| Record { again: counts, ..Record::default() };
+        let empty = Record::default();
+        let hopeless = again(Counts { tries: 50, failed_same: 50, ..Counts::default() });
+        let action = |standing: &Standing, record, card, threshold| {
+            known(standing, record, card, threshold).map(|known| (known.action, known.confidence))
+        };
+        let once = Standing::default();
+        assert_eq!(action(&once, None, None, 0.5), None);
+        assert_eq!(action(&once, None, sure, 0.9), Some((Verdict::Retry, Some(0.9))));
+        assert_eq!(action(&once, Some(&empty), sure, 0.91), None, "it is not as sure");
+        let given_up = Some((Verdict::Fail, None));
+        assert_eq!(action(&once, Some(&hopeless), sure, 0.5), given_up, "the record knows better");
+        let tired = Standing { agent_retries: AGENT_RETRIES, ..once };
+        assert_eq!(action(&tired, None, sure, 0.5), None, "a person decides");
+        let repeated = Standing { is_repeated: true, ..tired };
+        assert_eq!(action(&repeated, None, sure, 0.5), given_up);
     }
 }

@@ -33,7 +33,7 @@ mod wait;
 mod labelled;
 
 pub use bad_node::{NodeHealth, NodeVerdict};
-pub use classify::{AGENT_RETRIES, Asked, Author, Ruling, Standing, rule};
+pub use classify::{AGENT_RETRIES, Asked, Author, Known, Ruling, Standing, known, rule};
 pub use decide::{Case, FailureCard, PastFailure};
 pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose, diagnose_with};
 pub use fingerprint::Fingerprint;

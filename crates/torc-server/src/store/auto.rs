@@ -13,14 +13,15 @@ use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 use torc_engine::commands::DelayJob;
-use torc_engine::{AfterRetry, AutoRetry, Because, End, Judged, On, RetriesSoFar, Storm};
+use torc_engine::{
+    AfterRetry, AutoRetry, Because, Curable, End, Judged, On, RetriesSoFar, Storm,
+    is_for_the_server,
+};
 use torc_model::api::{Capacity, CompletionReport};
-use torc_model::chance;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{AutoRecover, Execution};
-use torc_model::recovery::{Action, Caps, Policy, RetryOutcome, Tried};
-use torc_model::status::Cause;
+use torc_model::recovery::{Caps, Policy, RetryOutcome, Tried};
 use torc_model::units::Runtime;
 use torc_model::words;
 
@@ -29,11 +30,7 @@ pub struct Plan {
     failure: Failure,
     decided: Decided,
     tried: Tried,
-    /// It waits for another retry of the same cause; it is the first that does.
-    waits: bool,
-    is_first_to_wait: bool,
-    /// Jobs that failed for the same cause lately.
-    alike: i64,
+    storm: Storm,
 }
 
 /// Decides about an attempt that has just failed: what its end says, and the plan for it if its job
@@ -46,13 +43,7 @@ pub fn judge(
     let workflow = tx.workflow(id)?;
     let settings = workflow.settings.recovery.auto_recover.clone();
     let budget = settings.workflow_budget(workflow.len());
-    let is_meant = |cause: Cause| {
-        cause != Cause::Canceled
-            && cause != Cause::Checkpoint
-            && !cause.is_loss()
-            && !cause.is_stop()
-    };
-    if !settings.enabled || workflow.canceled || !report.cause.is_some_and(is_meant) {
+    if !settings.enabled || workflow.canceled || !report.cause.is_some_and(is_for_the_server) {
         return Ok((None, None));
     }
     let execution = workflow.settings.execution.clone();
@@ -76,65 +67,25 @@ fn plan(
     let Some(decided) = failure.decide(tx.db, &caps, &Policy::default(), tx.now)? else {
         return Ok(None);
     };
-    let Some(tried) = Tried::of(decided.card.action) else {
-        end.judged = Some(Judged::Leave(decided.card.why));
-        return Ok(None);
-    };
-    let confidence = decided.diagnosis.confidence;
-    if confidence < settings.confidence {
-        let why = format!(
-            "{} has only {:.0}% confidence, and {:.0}% are asked for",
-            decided.diagnosis.kind.title(),
-            confidence * 100.0,
-            settings.confidence * 100.0
-        );
-        end.judged = Some(Judged::Leave(why));
-        return Ok(None);
-    }
-    let cause = decided.diagnosis.common_cause();
-    let so_far = so_far(tx, id, failure.ended.run, RetriesSoFar::new(Some(failure.job), cause))?;
-    if let Some(why) = so_far.spent(settings, budget) {
-        end.judged = Some(Judged::Leave(why));
-        return Ok(None);
-    }
-    let mut text = format!(
-        "recovered automatically ({}, {:.0}% confidence): {}",
-        decided.diagnosis.kind.title(),
-        confidence * 100.0,
-        decided.card.why
-    );
-    let (mut waits, mut is_first_to_wait, mut alike) = (false, false, 0);
-    let mut not_before = None;
-    if decided.card.action == Action::Again {
-        Storm { jobs: alike, waits, is_first_to_wait } = so_far.storm(tx.now);
-        let asked = decided.diagnosis.needs.wait_seconds;
-        let unit = chance::unit(attempt.0.unsigned_abs());
-        let wait = match waits {
-            // Only if the other one is never heard of again.
-            true => (settings.max_delay_seconds * 1000.0) as i64,
-            false => settings.wait_ms(so_far.next_of_cause(), unit, asked),
-        };
-        not_before = (wait > 0).then_some(end.at + wait);
-        if waits {
-            text += &format!(
-                "; {} failed this way within minutes, so it waits until one of them has tried",
-                words::count(alike, "job")
-            );
-        } else if let Some(asked) = asked {
-            text += &format!("; it was asked to wait {asked:.0} s");
+    let Decided { diagnosis, card, .. } = &decided;
+    let curable = match Curable::new(diagnosis, card, settings) {
+        Ok(curable) => curable,
+        Err(judged) => {
+            end.judged = Some(judged);
+            return Ok(None);
         }
-    }
-    text += &format!("; retry {} of {} of this job", so_far.next_of_job(), settings.max_retries);
-    if let Some(at) = not_before.filter(|_| !waits) {
-        text += &format!(", not before {:.1} s from now", (at - end.at) as f64 / 1000.0);
-    }
-    end.judged = Some(Judged::Again { not_before, text });
-    Ok(Some(Plan { failure, decided, tried, waits, is_first_to_wait, alike }))
+    };
+    let retries = RetriesSoFar::new(Some(failure.job), diagnosis.common_cause());
+    let so_far = so_far(tx, id, failure.ended.run, retries)?;
+    let (judged, storm) = curable.judge(attempt, &so_far, budget, tx.now);
+    end.judged = Some(judged);
+    let tried = curable.tried;
+    Ok(storm.map(|storm| Plan { failure, decided, tried, storm }))
 }
 
 /// Does what was decided beside the retry itself: other limits, and the row that budgets count.
 pub fn carry_out(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<(), Failed> {
-    let Plan { failure, decided, .. } = plan;
+    let Plan { failure, decided, storm, .. } = plan;
     let because =
         Because { attempt: failure.ended.number, why: &decided.card.why, by: "auto_recover" };
     remedies::adjust(tx, id, failure.job, &decided.card.changes, because)?;
@@ -144,14 +95,14 @@ pub fn carry_out(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<(), Fai
         diagnosis: &decided.diagnosis,
         fingerprint: &decided.fingerprint,
         ended: &failure.ended,
-        waits: plan.waits,
+        waits: storm.waits,
     };
     outcomes::note(tx, id, &retry)?;
-    if plan.is_first_to_wait {
+    if storm.is_first_to_wait {
         let data = json!({
-            "cause": decided.diagnosis.common_cause(), "kind": decided.diagnosis.kind, "jobs": plan.alike,
+            "cause": decided.diagnosis.common_cause(), "kind": decided.diagnosis.kind, "jobs": storm.jobs,
             "why": format!("{} failed for the same passing cause within minutes: one retry goes ahead, the others wait",
-                words::count(plan.alike, "job")),
+                words::count(storm.jobs, "job")),
         });
         tx.tell(id, EventKind::RecoveryPaused, None, data)?;
     }

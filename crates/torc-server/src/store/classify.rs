@@ -16,10 +16,10 @@ use torc_engine::{Because, Engine, On, commands};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::Execution;
 use torc_model::recovery::{
-    AGENT_RETRIES, Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob,
-    ClassifyRequest, ClassifyView, Policy, RecoverRequest, Ruling, Standing, Verdict, rule,
-    untrusted,
+    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
+    ClassifyView, Policy, RecoverRequest, Ruling, Standing, Verdict, known, rule, untrusted,
 };
 use torc_model::status::{Adjustable, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -89,23 +89,18 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
     let mut verdicts = Vec::new();
     let mut rulings = HashMap::new();
     for job in &all {
-        let found = match job.is_repeated {
-            true => Some(Known {
-                action: Verdict::Fail,
-                reason: "it was tried again after this failure and failed the same way".to_owned(),
-                confidence: None,
-                changes: Vec::new(),
-            }),
-            false => match cards::failure(tx.db, job.attempt, &execution)? {
-                Some(failure) => known(tx, &failure, &caps, threshold)?,
-                None => None,
-            },
+        let decided = match job.is_repeated {
+            true => None,
+            false => decided(tx, job, &execution, &caps)?,
         };
-        let Some(known) = found else { continue };
-        let is_tired = retries.get(&job.job).is_some_and(|retries| *retries >= AGENT_RETRIES);
-        if known.action == Verdict::Retry && is_tired {
-            continue;
-        }
+        let standing = Standing {
+            is_repeated: job.is_repeated,
+            agent_retries: retries.get(&job.job).copied().unwrap_or(0),
+            ..Standing::default()
+        };
+        let found = decided.as_ref().map(|it| (&it.record, (&it.diagnosis, &it.card)));
+        let (record, card) = found.unzip();
+        let Some(known) = known(&standing, record, card, threshold) else { continue };
         let ruling =
             Ruling { action: known.action, changes: known.changes, is_held: false, note: None };
         rulings.insert(job.job, ruling);
@@ -126,39 +121,16 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
     decide(tx, id, session)
 }
 
-/// What is known about a failure without asking.
-struct Known {
-    action: Verdict,
-    reason: String,
-    confidence: Option<f64>,
-    changes: Vec<Change>,
-}
-
-/// What the record decides alone, else the card where it is sure enough.
-fn known(
+/// The card of a job that waits.
+fn decided(
     tx: &Tx<'_>,
-    failure: &cards::Failure,
+    job: &Waiting,
+    execution: &Execution,
     caps: &Caps,
-    threshold: f64,
-) -> Result<Option<Known>, Failed> {
+) -> Result<Option<cards::Decided>, Failed> {
+    let Some(failure) = cards::failure(tx.db, job.attempt, execution)? else { return Ok(None) };
     let caps = caps.within(&[], failure.num_cpus, failure.num_gpus, &failure.current);
-    let Some(decided) = failure.decide(tx.db, &caps, &Policy::default(), tx.now)? else {
-        return Ok(None);
-    };
-    if let Some((action, reason)) = decided.record.verdict() {
-        return Ok(Some(Known { action, reason, confidence: None, changes: Vec::new() }));
-    }
-    let action = match decided.card.action.is_retry() {
-        true => Verdict::Retry,
-        false => Verdict::Fail,
-    };
-    let reason = format!("{}; {}", decided.card.why, decided.diagnosis.summary);
-    Ok(decided.diagnosis.is_decided(threshold).then_some(Known {
-        action,
-        reason,
-        confidence: Some(decided.diagnosis.confidence),
-        changes: decided.card.changes,
-    }))
+    Ok(failure.decide(tx.db, &caps, &Policy::default(), tx.now)?)
 }
 
 /// A person's verdict through the job itself. Tells whether the job was one that waits.
