@@ -7,21 +7,18 @@
 use super::cards::{self, Decided, Failure};
 use super::journal;
 use super::outcomes::{self, By, QueuedRetry};
-use super::read::page;
 use super::remedies;
 use super::writer::{Failed, Tx};
-use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 use torc_engine::commands::DelayJob;
 use torc_engine::{
-    AfterRetry, AutoRetry, Because, Curable, End, Judged, On, RetriesSoFar, Storm,
-    is_for_the_server,
+    AfterRetry, Because, Curable, End, Judged, On, RetriesSoFar, Storm, is_for_the_server,
 };
 use torc_model::api::{Capacity, CompletionReport};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{AutoRecover, Execution};
-use torc_model::recovery::{Caps, Policy, RetryOutcome, Tried};
+use torc_model::recovery::{Caps, Policy, Tried};
 use torc_model::units::Runtime;
 use torc_model::words;
 
@@ -133,46 +130,21 @@ fn so_far<'a>(
     run: i64,
     mut so_far: RetriesSoFar<'a>,
 ) -> Result<RetriesSoFar<'a>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, job_id, cause, action, waits, created_ms, outcome, outcome_ms FROM remedy
-         WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = ?3 ORDER BY id",
-    )?;
-    let mut rows = statement.query(params![id.0, run, By::Auto.as_str()])?;
-    while let Some(row) = rows.next()? {
-        let outcome = row.get_ref(6)?.as_str_or_null()?.and_then(RetryOutcome::parse);
-        so_far.see(AutoRetry {
-            row: row.get(0)?,
-            job: JobId(row.get(1)?),
-            cause: row.get_ref(2)?.as_str()?,
-            tried: page::word(row, "action", Tried::parse)?,
-            waits: row.get(4)?,
-            at: row.get(5)?,
-            outcome: outcome.zip(row.get(7)?),
-        });
-    }
+    let by = By::Auto.as_str();
+    journal::verdicts::each_retry(tx.db, (id, run), by, |retry| so_far.see(retry))?;
     Ok(so_far)
 }
 
 /// A retry has told how it went: those that wait for it go on, or one of them takes its place.
 pub fn settled(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
-    type Columns = (i64, i64, String, Option<String>, String, String);
-    let found: Option<Columns> = tx
-        .db
-        .prepare_cached(
-            "SELECT workflow_id, run_id, cause, outcome, made_by, action FROM remedy WHERE id = ?1",
-        )?
-        .query_row([row], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?))
-        })
-        .optional()?;
-    let Some((workflow, run, cause, outcome, by, tried)) = found else { return Ok(()) };
-    if by != By::Auto.as_str() || Tried::parse(&tried) != Some(Tried::Again) {
+    let Some(retry) = journal::verdicts::remedy_retry(tx.db, row)? else { return Ok(()) };
+    if retry.by != By::Auto.as_str() || retry.tried != Tried::Again {
         return Ok(());
     }
-    let id = WorkflowId(workflow);
+    let (id, cause) = (retry.workflow, &retry.cause);
     let settings = tx.workflow(id)?.settings.recovery.auto_recover.clone();
-    let so_far = so_far(tx, id, run, RetriesSoFar::new(None, &cause))?;
-    match so_far.after(outcome.as_deref().and_then(RetryOutcome::parse), &settings, tx.now) {
+    let so_far = so_far(tx, id, retry.run, RetriesSoFar::new(None, cause))?;
+    match so_far.after(retry.outcome, &settings, tx.now) {
         AfterRetry::Nothing => Ok(()),
         AfterRetry::OneGoesOn(row, job, at) => go_on(tx, id, row, job, at),
         AfterRetry::AllGoOn(waiting) => {

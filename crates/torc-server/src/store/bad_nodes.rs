@@ -2,15 +2,14 @@
 //! is given back.
 
 use super::Store;
+use super::journal;
 use super::names;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{OptionalExtension, Row, params};
 use torc_engine::commands::{QuarantineRunner, ReleaseRunner};
-use torc_engine::{BurntAttempt, QUARANTINE_MS, Quarantine};
+use torc_engine::{QUARANTINE_MS, Quarantine};
 use torc_model::api::{QuarantineRequest, QuarantineView};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::Outcome;
 
 /// A month.
 const MAX_SECONDS: i64 = 30 * 24 * 3600;
@@ -71,21 +70,7 @@ pub fn quarantine(
 ) -> Result<(), Failed> {
     let mut burnt = Vec::with_capacity(attempts.len());
     for (job, attempt) in attempts {
-        if let Some(attempt) = burnt_attempt(tx, *attempt)? {
-            burnt.push((*job, attempt));
-        }
+        burnt.extend(journal::attempts::burnt(tx.db, *attempt)?.map(|attempt| (*job, attempt)));
     }
     tx.handle(QuarantineRunner { runner, workflow, kept, burnt })
-}
-
-/// An attempt, and the rule that retried it, if one did.
-fn burnt_attempt(tx: &Tx<'_>, id: AttemptId) -> Result<Option<BurntAttempt>, Failed> {
-    let sql = "SELECT run_id, attempt_id, iif(outcome = ?2, rule, NULL) FROM attempt WHERE id = ?1";
-    let burnt = |row: &Row<'_>| {
-        let (run, number, rule) = (row.get(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?);
-        let rule = rule.and_then(|rule| usize::try_from(rule).ok());
-        Ok(BurntAttempt { id, run, number, rule })
-    };
-    let outcome = Outcome::Retried.as_str();
-    Ok(tx.db.prepare_cached(sql)?.query_row(params![id.0, outcome], burnt).optional()?)
 }

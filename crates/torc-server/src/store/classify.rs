@@ -2,14 +2,15 @@
 //! came of them.
 
 use super::cards;
+use super::journal::verdicts::GivenVerdict;
 use super::journal::{self, VerdictRow};
-use super::load::parse;
+use super::lookups;
 use super::people::refuse_archived;
 use super::refusal::Refusal;
 use super::remedies;
 use super::waiting::{Waiting, waiting};
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_engine::{Because, Engine, On, commands};
@@ -18,7 +19,7 @@ use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Execution;
 use torc_model::recovery::{
-    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
+    Asked, Author, Caps, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
     ClassifyView, Policy, RecoverRequest, Ruling, Standing, Verdict, known, rule, untrusted,
 };
 use torc_model::status::{Adjustable, JobStatus};
@@ -317,12 +318,8 @@ fn expand<'a>(
 }
 
 fn not_waiting(db: &Connection, id: WorkflowId, job: JobId) -> rusqlite::Result<String> {
-    let found: Option<(i64, i64)> = db
-        .prepare_cached("SELECT workflow_id, status FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(match found {
-        Some((workflow, status)) if workflow == id.0 => match JobStatus::from_code(status) {
+    Ok(match lookups::place_of_job(db, job)? {
+        Some((workflow, status)) if workflow == id => match JobStatus::from_code(status) {
             Some(status) => format!("job {job} is {status}, not pending_failed"),
             None => format!("job {job} is not pending_failed"),
         },
@@ -346,12 +343,7 @@ fn refuse(mut problems: Vec<String>) -> Result<(), Refusal> {
 /// Retries per job that an agent or the record asked for in this run.
 fn agent_retries(tx: &mut Tx<'_>, id: WorkflowId) -> Result<HashMap<JobId, i64>, Failed> {
     let run = tx.workflow(id)?.run;
-    let mut statement = tx.db.prepare_cached(
-        "SELECT job_id, count(*) FROM classification WHERE workflow_id = ?1 AND run_id = ?2 AND action = 'retry'
-         AND state = 'applied' AND agent IS NOT NULL GROUP BY job_id",
-    )?;
-    let rows = statement.query_map([id.0, run], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(journal::verdicts::agent_retries(tx.db, id, run)?)
 }
 
 fn canceled_count(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
@@ -459,54 +451,32 @@ fn carry_out(
     Ok(())
 }
 
-/// A verdict that waits for a person, as far as it is needed to carry it out.
-struct HeldRow {
-    workflow: WorkflowId,
-    job: JobId,
-    attempt: i64,
-    asked: Asked,
-    by: String,
-}
-
-fn held_row(tx: &Tx<'_>, row: i64) -> Result<HeldRow, Failed> {
-    type Columns = (i64, i64, i64, String, String, String, Option<f64>, String);
-    let found: Option<Columns> = tx
-        .db
-        .prepare_cached(
-            "SELECT workflow_id, job_id, follows, state, action, changes, confidence, made_by FROM classification
-             WHERE id = ?1",
-        )?
-        .query_row([row], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?))
-        })
-        .optional()?;
-    let Some((workflow, job, attempt, state, action, changes, confidence, by)) = found else {
-        return Err(Refusal::not_found("classification", row).into());
-    };
-    if state != ClassificationState::Held.as_str() {
-        let message = format!("classification {row} is {state}, not held");
+/// A verdict that waits for a person, and what it asks for.
+fn held_row(tx: &Tx<'_>, row: i64) -> Result<(GivenVerdict, Asked), Failed> {
+    let held = journal::verdicts::verdict(tx.db, row)?;
+    let held = held.ok_or_else(|| Refusal::not_found("classification", row))?;
+    if held.state != ClassificationState::Held {
+        let message = format!("classification {row} is {}, not held", held.state);
         return Err(Refusal::conflict(ErrorCode::WrongStatus, message).into());
     }
-    let changes: Vec<Change> = parse(&changes)?;
     let to = |field: Adjustable| {
-        changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok())
+        held.changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok())
     };
-    let action = Verdict::parse(&action).unwrap_or(Verdict::Fail);
     let asked = Asked {
-        action,
+        action: held.action,
         memory: to(Adjustable::Memory).map(Memory),
         runtime: to(Adjustable::Runtime).map(Runtime),
-        confidence,
+        confidence: held.confidence,
     };
-    Ok(HeldRow { workflow: WorkflowId(workflow), job: JobId(job), attempt, asked, by })
+    Ok((held, asked))
 }
 
 /// A person accepts a held verdict: it is done now.
 pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed> {
-    let held = held_row(tx, row)?;
+    let (held, asked) = held_row(tx, row)?;
     let id = held.workflow;
     check(tx, id)?;
-    let found = waiting(tx.db, id, Some(held.job))?.into_iter().find(|w| w.attempt == held.attempt);
+    let found = waiting(tx.db, id, Some(held.job))?.into_iter().find(|w| w.attempt == held.follows);
     let Some(found) = found else {
         let message = format!("job {} no longer waits for a verdict on that failure", held.job);
         return Err(Refusal::conflict(ErrorCode::Superseded, message).into());
@@ -514,7 +484,7 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     let caps: Caps = remedies::caps(tx.db, id, &RecoverRequest::default())?;
     let standing =
         Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
-    let ruling = rule(&held.asked, Author::Person, &standing).map_err(|problem| {
+    let ruling = rule(&asked, Author::Person, &standing).map_err(|problem| {
         Refusal::conflict(ErrorCode::NotClassified, format!("job {}: {problem}", held.job))
     })?;
     let person = author(by, None);
@@ -529,10 +499,10 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
 
 /// A person rejects a held verdict: the job goes on waiting.
 pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed> {
-    let held = held_row(tx, row)?;
+    let (held, asked) = held_row(tx, row)?;
     let person = author(by, None);
     settle(tx, row, ClassificationState::Rejected, &person)?;
-    let data = json!({"classification_id": row, "action": held.asked.action, "by": person});
+    let data = json!({"classification_id": row, "action": asked.action, "by": person});
     tx.tell(held.workflow, EventKind::ClassificationRejected, Some(held.job), data)
 }
 

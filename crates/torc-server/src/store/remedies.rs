@@ -4,7 +4,6 @@
 
 use super::cards::{self, Failure};
 use super::journal;
-use super::load::parse;
 use super::outcomes::{self, By, QueuedRetry};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -13,7 +12,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use torc_engine::commands::{AdjustJob, Resume, RunAgain};
 use torc_engine::{Because, JobIx, On};
-use torc_model::api::{Capacity, ErrorCode};
+use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
@@ -166,8 +165,7 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
 
 fn rounds(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
     let run = tx.workflow(id)?.run;
-    let sql = "SELECT count(*) FROM recovery_round WHERE workflow_id = ?1 AND run_id = ?2";
-    Ok(tx.db.prepare_cached(sql)?.query_row([id.0, run], |row| row.get(0))?)
+    Ok(journal::verdicts::count_rounds(tx.db, id, run)?)
 }
 
 /// What a recovery would do about one job; None if there is nothing to recover.
@@ -194,15 +192,10 @@ pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result
     if caps.memory_bytes.is_some() {
         return Ok(caps);
     }
-    let mut statement =
-        db.prepare_cached("SELECT kind, capacity FROM compute_node WHERE workflow_id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        let (kind, capacity): (String, String) = (row.get(0)?, row.get(1)?);
-        if RunnerKind::parse(&kind) == Some(RunnerKind::Slurm) {
+    for (kind, capacity) in journal::runners::kinds(db, id)? {
+        if kind == RunnerKind::Slurm {
             return Ok(Caps { memory_bytes: None, ..caps });
         }
-        let capacity: Capacity = parse(&capacity)?;
         caps.memory_bytes = caps
             .memory_bytes
             .max(unsigned(Some(capacity.memory_bytes / capacity.num_nodes.max(1))));

@@ -197,11 +197,9 @@ pub fn step_named(
 
 /// A runner in an allocation.
 pub struct RunnerIn {
-    /// Its row.
     pub id: RunnerId,
     /// On which node of the allocation it is.
     pub node: Option<i64>,
-    /// Where its files are.
     pub output_dir: String,
 }
 
@@ -361,19 +359,13 @@ pub fn usable(
 
 /// Allocations of one name that wait to be sent.
 pub struct Unsent {
-    /// Their workflow.
     pub workflow: WorkflowId,
-    /// Their name in the batch system.
     pub name: String,
-    /// How many.
     pub count: i64,
     /// A submitter took them up and did not tell how it went.
     pub was_taken: bool,
-    /// Row of their scheduler.
     pub scheduler: i64,
-    /// Each node gets a runner of its own.
     pub one_worker_per_node: bool,
-    /// Each runner has so many jobs at once at most.
     pub max_parallel_jobs: Option<i64>,
 }
 
@@ -407,13 +399,9 @@ pub fn unsent(
 
 /// A scheduler, with what its allocations need of its workflow.
 pub struct SchedulerRow {
-    /// Its row.
     pub id: i64,
-    /// Its name.
     pub name: String,
-    /// What it asks for.
     pub definition: SlurmScheduler,
-    /// The settings of its workflow.
     pub settings: Settings,
     /// The directory of its workflow.
     pub directory: Option<String>,

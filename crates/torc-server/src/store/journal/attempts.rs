@@ -1,10 +1,12 @@
 //! What the rows say of attempts.
 
 use super::load::parse;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use torc_engine::BurntAttempt;
 use torc_model::api::Evidence;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::slurm::wire::AllocationView;
+use torc_model::status::Outcome;
 
 /// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
 /// is its success. A job that ended otherwise runs again, and what reads its files with it.
@@ -110,6 +112,17 @@ pub fn step_events(db: &Connection, attempt: AttemptId) -> rusqlite::Result<u64>
         .query_row([attempt.0], |row| row.get(0))
         .optional()?;
     Ok(count.map_or(0, i64::unsigned_abs))
+}
+
+/// An attempt that a bad machine burnt, and the rule that retried it, if one did.
+pub fn burnt(db: &Connection, id: AttemptId) -> rusqlite::Result<Option<BurntAttempt>> {
+    let sql = "SELECT run_id, attempt_id, iif(outcome = ?2, rule, NULL) FROM attempt WHERE id = ?1";
+    let key = params![id.0, Outcome::Retried.as_str()];
+    let burnt = |row: &Row<'_>| {
+        let rule = row.get::<_, Option<i64>>(2)?.and_then(|rule| usize::try_from(rule).ok());
+        Ok(BurntAttempt { id, run: row.get(0)?, number: row.get(1)?, rule })
+    };
+    db.prepare_cached(sql)?.query_row(key, burnt).optional()
 }
 
 /// The row of an attempt by its number in a run of a job; 0 where there is none.

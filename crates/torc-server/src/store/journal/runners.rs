@@ -1,5 +1,6 @@
 //! Rows of runners and pool runners. What becomes of runners are `Change`s.
 
+use super::super::read::page;
 use super::json;
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -183,6 +184,20 @@ pub fn capacities(
     )?;
     let rows = statement.query_map(params![workflow.0, scheduler, most], |row| {
         Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?))
+    })?;
+    rows.collect()
+}
+
+/// Kinds and capacities of the runners that a workflow has had.
+pub fn kinds(
+    db: &Connection,
+    workflow: WorkflowId,
+) -> rusqlite::Result<Vec<(RunnerKind, Capacity)>> {
+    let mut statement =
+        db.prepare_cached("SELECT kind, capacity FROM compute_node WHERE workflow_id = ?1")?;
+    let rows = statement.query_map([workflow.0], |row| {
+        let kind = page::word(row, "kind", RunnerKind::parse)?;
+        Ok((kind, parse(&row.get::<_, String>(1)?)?))
     })?;
     rows.collect()
 }

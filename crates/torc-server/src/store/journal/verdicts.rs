@@ -1,10 +1,11 @@
 //! Rows of verdicts and remedies: what was decided about failures, and how that went.
 
+use super::super::read::page;
 use super::json;
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::collections::HashMap;
-use torc_engine::AwaitedRetry;
+use torc_engine::{AutoRetry, AwaitedRetry};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::recovery::{Change, ClassificationState, RetryOutcome, Tried, Verdict};
 
@@ -267,4 +268,118 @@ pub fn open_retries(db: &Connection, asked: AskedIn) -> rusqlite::Result<HashMap
     let mut statement = db.prepare(&sql)?;
     let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
     rows.collect()
+}
+
+/// Retries per job of a run that an agent or the record asked for.
+pub fn agent_retries(
+    db: &Connection,
+    workflow: WorkflowId,
+    run: i64,
+) -> rusqlite::Result<HashMap<JobId, i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT job_id, count(*) FROM classification WHERE workflow_id = ?1 AND run_id = ?2 AND action = 'retry'
+         AND state = 'applied' AND agent IS NOT NULL GROUP BY job_id",
+    )?;
+    let rows =
+        statement.query_map([workflow.0, run], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+    rows.collect()
+}
+
+/// A verdict that was given.
+pub struct GivenVerdict {
+    pub workflow: WorkflowId,
+    pub job: JobId,
+    /// The attempt that failed.
+    pub follows: i64,
+    pub state: ClassificationState,
+    pub action: Verdict,
+    pub changes: Vec<Change>,
+    /// How sure its giver is.
+    pub confidence: Option<f64>,
+    /// Who gave it.
+    pub by: String,
+}
+
+/// A verdict, by its row.
+pub fn verdict(db: &Connection, row: i64) -> rusqlite::Result<Option<GivenVerdict>> {
+    db.prepare_cached(
+        "SELECT workflow_id, job_id, follows, state, action, changes, confidence, made_by FROM classification
+         WHERE id = ?1",
+    )?
+    .query_row([row], |row| {
+        Ok(GivenVerdict {
+            workflow: WorkflowId(row.get(0)?),
+            job: JobId(row.get(1)?),
+            follows: row.get(2)?,
+            state: page::word(row, "state", ClassificationState::parse)?,
+            action: page::word(row, "action", Verdict::parse)?,
+            changes: parse(&row.get::<_, String>(5)?)?,
+            confidence: row.get(6)?,
+            by: row.get(7)?,
+        })
+    })
+    .optional()
+}
+
+/// Rounds of recovery in a run.
+pub fn count_rounds(db: &Connection, workflow: WorkflowId, run: i64) -> rusqlite::Result<i64> {
+    let sql = "SELECT count(*) FROM recovery_round WHERE workflow_id = ?1 AND run_id = ?2";
+    db.prepare_cached(sql)?.query_row([workflow.0, run], |row| row.get(0))
+}
+
+/// Hands out the retries of a run that `by` decided on, the oldest first.
+pub fn each_retry(
+    db: &Connection,
+    (workflow, run): (WorkflowId, i64),
+    by: &str,
+    mut each: impl FnMut(AutoRetry<'_>),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, job_id, cause, action, waits, created_ms, outcome, outcome_ms FROM remedy
+         WHERE workflow_id = ?1 AND run_id = ?2 AND made_by = ?3 ORDER BY id",
+    )?;
+    let mut rows = statement.query(params![workflow.0, run, by])?;
+    while let Some(row) = rows.next()? {
+        let outcome = row.get_ref(6)?.as_str_or_null()?.and_then(RetryOutcome::parse);
+        each(AutoRetry {
+            row: row.get(0)?,
+            job: JobId(row.get(1)?),
+            cause: row.get_ref(2)?.as_str()?,
+            tried: page::word(row, "action", Tried::parse)?,
+            waits: row.get(4)?,
+            at: row.get(5)?,
+            outcome: outcome.zip(row.get(7)?),
+        });
+    }
+    Ok(())
+}
+
+/// A retry that a remedy asked for.
+pub struct RemedyRetry {
+    pub workflow: WorkflowId,
+    pub run: i64,
+    /// Why the job had failed.
+    pub cause: String,
+    pub outcome: Option<RetryOutcome>,
+    /// Who decided on it.
+    pub by: String,
+    pub tried: Tried,
+}
+
+/// A retry that a remedy asked for, by its row.
+pub fn remedy_retry(db: &Connection, row: i64) -> rusqlite::Result<Option<RemedyRetry>> {
+    db.prepare_cached(
+        "SELECT workflow_id, run_id, cause, outcome, made_by, action FROM remedy WHERE id = ?1",
+    )?
+    .query_row([row], |row| {
+        Ok(RemedyRetry {
+            workflow: WorkflowId(row.get(0)?),
+            run: row.get(1)?,
+            cause: row.get(2)?,
+            outcome: row.get_ref(3)?.as_str_or_null()?.and_then(RetryOutcome::parse),
+            by: row.get(4)?,
+            tried: page::word(row, "action", Tried::parse)?,
+        })
+    })
+    .optional()
 }
