@@ -38,6 +38,7 @@ mod regenerate;
 mod remedies;
 mod reservations;
 mod revise;
+mod rows;
 mod runners;
 mod shared_outputs;
 mod spawn;

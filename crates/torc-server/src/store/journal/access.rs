@@ -3,7 +3,8 @@
 
 use crate::secret::{Hash, hex};
 use crate::store::read;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, params};
 use torc_model::api::{
     AccessGroupView, CreateAccessGroup, CreateToken, GroupRole, TokenView, UiSessionView,
 };
@@ -35,9 +36,7 @@ pub fn insert_token(
 
 /// One token.
 pub fn token(db: &Connection, id: i64) -> rusqlite::Result<Option<TokenView>> {
-    db.prepare_cached("SELECT * FROM token WHERE id = ?1")?
-        .query_row([id], read::token_view)
-        .optional()
+    db.prepare_cached("SELECT * FROM token WHERE id = ?1")?.find([id], read::token_view)
 }
 
 /// Gives a token another secret, which was not used yet; false: there is no such token.
@@ -124,16 +123,16 @@ pub fn delete_group(db: &Connection, id: i64) -> rusqlite::Result<()> {
 /// One group.
 pub fn group(db: &Connection, id: i64) -> rusqlite::Result<Option<AccessGroupView>> {
     let sql = format!("{} WHERE g.id = ?1", read::ACCESS_GROUPS);
-    db.prepare_cached(&sql)?.query_row([id], read::access_group_view).optional()
+    db.prepare_cached(&sql)?.find([id], read::access_group_view)
 }
 
 /// The groups with a user in them, or all of them, by name.
 pub fn groups_of(db: &Connection, user: Option<&str>) -> rusqlite::Result<Vec<(i64, String)>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT g.id, g.name FROM access_group g WHERE ?1 IS NULL OR EXISTS
          (SELECT 1 FROM access_group_member m WHERE m.group_id = g.id AND m.user = ?1) ORDER BY g.name",
-    )?;
-    statement.query_map([user], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    )?
+    .all([user], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// There are neither people with tokens nor groups.
@@ -148,8 +147,7 @@ pub fn is_single_user(db: &Connection) -> rusqlite::Result<bool> {
 pub fn role_in(db: &Connection, group: i64, user: &str) -> rusqlite::Result<Option<GroupRole>> {
     let role: Option<String> = db
         .prepare_cached("SELECT role FROM access_group_member WHERE group_id = ?1 AND user = ?2")?
-        .query_row(params![group, user], |row| row.get(0))
-        .optional()?;
+        .find(params![group, user], |row| row.get(0))?;
     Ok(role.as_deref().and_then(GroupRole::parse))
 }
 

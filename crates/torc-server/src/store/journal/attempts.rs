@@ -1,6 +1,7 @@
 //! What the rows say of attempts.
 
 use super::load::parse;
+use crate::store::rows::Rows as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use torc_engine::BurntAttempt;
 use torc_model::api::Evidence;
@@ -100,8 +101,7 @@ pub fn lasted_as_long_as_its_runner(
              FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
              WHERE a.job_id = ?1 AND a.ended_ms IS NOT NULL ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1",
         )?
-        .query_row([job.0, now], |row| row.get(0))
-        .optional()?;
+        .find([job.0, now], |row| row.get(0))?;
     Ok(found.flatten().unwrap_or(false))
 }
 
@@ -109,8 +109,7 @@ pub fn lasted_as_long_as_its_runner(
 pub fn step_events(db: &Connection, attempt: AttemptId) -> rusqlite::Result<u64> {
     let count: Option<i64> = db
         .prepare_cached("SELECT step_events FROM attempt WHERE id = ?1")?
-        .query_row([attempt.0], |row| row.get(0))
-        .optional()?;
+        .find([attempt.0], |row| row.get(0))?;
     Ok(count.map_or(0, i64::unsigned_abs))
 }
 

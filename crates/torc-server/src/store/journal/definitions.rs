@@ -2,8 +2,9 @@
 
 use super::load::parse;
 use crate::store::difference::Head;
+use crate::store::rows::Rows as _;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Requirements;
@@ -12,8 +13,9 @@ use torc_model::units::{Memory, Runtime};
 
 /// Where a workflow stands, with its spec.
 pub fn head(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Head>> {
-    db.prepare_cached("SELECT spec, settings, revision, run_id FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| {
+    db.prepare_cached("SELECT spec, settings, revision, run_id FROM workflow WHERE id = ?1")?.find(
+        [id.0],
+        |row| {
             let settings: String = row.get(1)?;
             Ok(Head {
                 spec: row.get(0)?,
@@ -21,8 +23,8 @@ pub fn head(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Head>> {
                 revision: row.get(2)?,
                 run: row.get(3)?,
             })
-        })
-        .optional()
+        },
+    )
 }
 
 fn status(code: i64) -> JobStatus {
@@ -177,11 +179,11 @@ pub fn requirements(
     db: &Connection,
     id: WorkflowId,
 ) -> rusqlite::Result<HashMap<i64, Requirements>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds
          FROM resource_requirements WHERE workflow_id = ?1",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
+    )?
+    .all([id.0], |row| {
         let size = |at| -> rusqlite::Result<Option<u64>> {
             Ok(row.get::<_, Option<i64>>(at)?.map(|v| v as u64))
         };
@@ -194,8 +196,7 @@ pub fn requirements(
             runtime: size(6)?.map(Runtime),
         };
         Ok((row.get(0)?, requirements))
-    })?;
-    rows.collect()
+    })
 }
 
 /// What jobs refer to by a name.
@@ -224,9 +225,7 @@ pub fn names(
         Named::Families => ("number", "family"),
     };
     let sql = format!("SELECT {key}, name FROM {table} WHERE workflow_id = ?1 ORDER BY {key}");
-    let mut statement = db.prepare_cached(&sql)?;
-    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+    db.prepare_cached(&sql)?.all([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// The timeout that a recovery last gave a job, in seconds.
@@ -234,6 +233,5 @@ pub fn raised_timeout(db: &Connection, job: JobId) -> rusqlite::Result<Option<i6
     db.prepare_cached(
         "SELECT to_value FROM adjustment WHERE job_id = ?1 AND field = 'timeout' ORDER BY id DESC LIMIT 1",
     )?
-    .query_row([job.0], |row| row.get(0))
-    .optional()
+    .find([job.0], |row| row.get(0))
 }

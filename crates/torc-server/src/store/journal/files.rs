@@ -1,6 +1,7 @@
 //! What the rows say of files and user data, and of the jobs that read and write them.
 
 use crate::store::facts::{Found, ItemKind};
+use crate::store::rows::Rows as _;
 use rusqlite::{Connection, params_from_iter};
 use torc_model::ids::{JobId, WorkflowId};
 
@@ -46,11 +47,11 @@ pub fn each_file(
 
 /// Paths of files that jobs which have not ended will write.
 pub fn awaited_paths(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT f.path FROM job j JOIN job_item i ON i.job_id = j.id AND i.kind = 'output_file'
          JOIN file f ON f.id = i.item_id WHERE j.workflow_id = ?1 AND (j.status < 5 OR j.status = 10)",
-    )?;
-    statement.query_map([id.0], |row| row.get(0))?.collect()
+    )?
+    .all([id.0], |row| row.get(0))
 }
 
 /// A piece of user data: its row, name and value.
@@ -58,11 +59,8 @@ pub type UserData = (i64, String, Option<String>);
 
 /// The user data of a workflow, in the order of their rows.
 pub fn user_data(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<UserData>> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, name, data FROM user_data WHERE workflow_id = ?1 ORDER BY id",
-    )?;
-    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    rows.collect()
+    db.prepare_cached("SELECT id, name, data FROM user_data WHERE workflow_id = ?1 ORDER BY id")?
+        .all([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
 /// Hands out what the jobs of a workflow are tied to, ordered by job.

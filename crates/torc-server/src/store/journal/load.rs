@@ -1,8 +1,9 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
 use super::{definitions, meta};
+use crate::store::rows::Rows as _;
 use crate::store::writer::State;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_engine::{
     Class, CompiledHandler, EndedRow, Engine, FamilyTime, HandlerIx, Held, JobIx, JobRow,
@@ -83,9 +84,9 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     });
     // Limits are counted over all workflows, so those that hold something must be known from the
     // start.
-    let mut statement =
-        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
-    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<i64> = db
+        .prepare_cached("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?
+        .all([], |row| row.get(0))?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
             engine.load(workflow);
@@ -105,25 +106,21 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
 
 /// The named limits, nothing used yet.
 pub fn limits(db: &Connection) -> rusqlite::Result<Limits> {
-    let mut statement = db.prepare("SELECT name, max FROM named_limit")?;
-    let rows = statement.query_map([], |row| {
+    db.prepare_cached("SELECT name, max FROM named_limit")?.all([], |row| {
         Ok((row.get(0)?, torc_engine::LimitUse { max: row.get(1)?, ..Default::default() }))
-    })?;
-    rows.collect()
+    })
 }
 
 /// One workflow, as the engine sees it.
 pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Workflow>> {
     let head = db
-        .query_row(
+        .prepare_cached(
             "SELECT run_id, is_canceled, settings, typical_ms, is_complete FROM workflow WHERE id = ?1",
-            [id.0],
-            |row| {
-                let head = (row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?);
-                Ok((head, row.get::<_, Option<u32>>(3)?, row.get::<_, bool>(4)?))
-            },
-        )
-        .optional()?;
+        )?
+        .find([id.0], |row| {
+            let head = (row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?);
+            Ok((head, row.get::<_, Option<u32>>(3)?, row.get::<_, bool>(4)?))
+        })?;
     let Some(((run, canceled, settings), typical_ms, is_complete)) = head else { return Ok(None) };
     let settings: Settings = parse(&settings)?;
     let (handlers, handler_index) = handlers(db, id)?;
@@ -330,15 +327,15 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
 /// Only ended attempts of this run matter for what follows: retries by rule, and which attempt was
 /// the last.
 fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<EndedRow>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome,
             iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule),
             a.recovery, a.script IS NOT NULL AND a.detail IS NOT 'recovery_script', a.attempt_id
          FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
-    )?;
-    let rows = statement.query_map([id.0, run], |row| {
+    )?
+    .all([id.0, run], |row| {
         let has_run: bool = row.get(5)?;
         let script = row.get::<_, Option<String>>(4)?.filter(|_| !has_run);
         Ok(EndedRow {
@@ -349,8 +346,7 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
             rule: row.get::<_, Option<i64>>(3)?.map(|rule| rule as usize),
             script: script.as_deref().map(parse).transpose()?.map(Box::new),
         })
-    })?;
-    rows.collect()
+    })
 }
 
 fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result<Vec<NewAction>> {

@@ -1,15 +1,14 @@
 //! Single values that many requests look up by a key.
 
 use super::load::parse;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, params};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 
 /// The name of a job; none: there is no such job.
 pub fn job_name(db: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT name FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| row.get(0))
-        .optional()
+    db.prepare_cached("SELECT name FROM job WHERE id = ?1")?.find([job.0], |row| row.get(0))
 }
 
 /// The name of a job that is there.
@@ -20,8 +19,7 @@ pub fn name_of(db: &Connection, job: JobId) -> rusqlite::Result<String> {
 /// A job of a workflow, by its name.
 pub fn find_job(db: &Connection, id: WorkflowId, name: &str) -> rusqlite::Result<Option<JobId>> {
     db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, name], |row| row.get(0).map(JobId))
-        .optional()
+        .find(params![id.0, name], |row| row.get(0).map(JobId))
 }
 
 /// The rest of a job's row.
@@ -35,8 +33,7 @@ pub fn job_extra(db: &Connection, job: JobId) -> rusqlite::Result<JobExtra> {
 /// The workflow of a job.
 pub fn workflow_of_job(db: &Connection, job: JobId) -> rusqlite::Result<Option<WorkflowId>> {
     db.prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| row.get(0).map(WorkflowId))
-        .optional()
+        .find([job.0], |row| row.get(0).map(WorkflowId))
 }
 
 /// The workflow of a job, and the number of its status.
@@ -52,15 +49,12 @@ pub fn name_and_user(
     id: WorkflowId,
 ) -> rusqlite::Result<Option<(String, String)>> {
     db.prepare_cached("SELECT name, user FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
+        .find([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// The run of a workflow.
 pub fn run_of(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<i64>> {
-    db.prepare_cached("SELECT run_id FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))
-        .optional()
+    db.prepare_cached("SELECT run_id FROM workflow WHERE id = ?1")?.find([id.0], |row| row.get(0))
 }
 
 /// The name of a workflow; none: there is no such workflow.

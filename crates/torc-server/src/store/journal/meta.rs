@@ -1,13 +1,12 @@
 //! What the database knows of itself: its id, and how far ids have gone.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
 /// A value by its key.
 pub fn get(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?
-        .query_row([key], |row| row.get(0))
-        .optional()
+    db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?.find([key], |row| row.get(0))
 }
 
 /// Sets a value.
@@ -31,9 +30,8 @@ pub fn random_text(db: &Connection, bytes: i64) -> rusqlite::Result<String> {
 
 /// The last ids that the database has counted, by table.
 pub fn sequences(db: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
-    let mut statement = db.prepare_cached("SELECT name, seq FROM sqlite_sequence")?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+    db.prepare_cached("SELECT name, seq FROM sqlite_sequence")?
+        .all([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// The database counts the ids of a table on from at least this one. The sequence has no key of its own,

@@ -3,8 +3,9 @@
 use super::json;
 use super::load::parse;
 use crate::store::read::page;
+use crate::store::rows::Rows as _;
 use crate::store::webhooks::{BACKOFF_SECONDS, Due, Endpoint};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use torc_model::api::{DeliveryView, NotifyKind};
 use torc_model::ids::WorkflowId;
@@ -81,15 +82,15 @@ pub struct EndpointState {
 
 /// All endpoints, or the one with this id.
 pub fn endpoints(db: &Connection, id: Option<i64>) -> rusqlite::Result<Vec<EndpointState>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT w.id, w.kind, w.url, w.events, w.workflow_id, w.allow_private, w.created_ms,
          (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending'),
          (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'dead'),
          (SELECT d.last_error FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.last_error IS NOT NULL
           ORDER BY d.id DESC LIMIT 1)
          FROM webhook w WHERE ?1 IS NULL OR w.id = ?1 ORDER BY w.id",
-    )?;
-    let rows = statement.query_map([id], |row| {
+    )?
+    .all([id], |row| {
         Ok(EndpointState {
             id: row.get(0)?,
             kind: NotifyKind::parse(&row.get::<_, String>(1)?),
@@ -102,21 +103,20 @@ pub fn endpoints(db: &Connection, id: Option<i64>) -> rusqlite::Result<Vec<Endpo
             dead: row.get(8)?,
             last_error: row.get(9)?,
         })
-    })?;
-    rows.collect()
+    })
 }
 
 /// The endpoints as the writer keeps them in memory, without a count of their deliveries.
 pub fn load_endpoints(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
-    let mut statement =
-        db.prepare("SELECT id, events, workflow_id, kind FROM webhook ORDER BY id")?;
-    let rows = statement.query_map([], |row| {
-        let events: String = row.get(1)?;
-        let workflow = row.get::<_, Option<i64>>(2)?.map(WorkflowId);
-        let kind = NotifyKind::parse(&row.get::<_, String>(3)?);
-        Ok(Endpoint::new(row.get(0)?, parse(&events)?, workflow, kind))
-    })?;
-    rows.collect()
+    db.prepare_cached("SELECT id, events, workflow_id, kind FROM webhook ORDER BY id")?.all(
+        [],
+        |row| {
+            let events: String = row.get(1)?;
+            let workflow = row.get::<_, Option<i64>>(2)?.map(WorkflowId);
+            let kind = NotifyKind::parse(&row.get::<_, String>(3)?);
+            Ok(Endpoint::new(row.get(0)?, parse(&events)?, workflow, kind))
+        },
+    )
 }
 
 /// A message for an endpoint, as it stands in the outbox.
@@ -202,7 +202,7 @@ pub fn deliveries(
 /// One delivery.
 pub fn delivery(db: &Connection, id: i64) -> rusqlite::Result<Option<DeliveryView>> {
     let sql = format!("{DELIVERY} WHERE id = ?1");
-    db.prepare_cached(&sql)?.query_row([id], delivery_view).optional()
+    db.prepare_cached(&sql)?.find([id], delivery_view)
 }
 
 /// Deliveries to try now, and when the next one is due. One that lies further ahead than the longest

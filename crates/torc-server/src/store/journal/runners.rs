@@ -3,7 +3,8 @@
 use super::super::read::page;
 use super::json;
 use super::load::parse;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, params};
 use std::collections::HashMap;
 use torc_model::api::{Capacity, RegisterPoolRunner, RunnerScheduler};
 use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
@@ -102,7 +103,7 @@ pub fn insert_pool_runner(
          WHERE user IS ?2
          RETURNING id",
     )?
-    .query_row(
+    .find(
         params![
             key,
             user,
@@ -114,7 +115,6 @@ pub fn insert_pool_runner(
         ],
         |row| row.get(0).map(PoolRunnerId),
     )
-    .optional()
 }
 
 /// A pool runner was heard.
@@ -164,10 +164,8 @@ pub fn directories(
     db: &Connection,
     workflow: WorkflowId,
 ) -> rusqlite::Result<Vec<(RunnerId, String)>> {
-    let mut statement =
-        db.prepare_cached("SELECT id, output_dir FROM compute_node WHERE workflow_id = ?1")?;
-    let rows = statement.query_map([workflow.0], |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))?;
-    rows.collect()
+    db.prepare_cached("SELECT id, output_dir FROM compute_node WHERE workflow_id = ?1")?
+        .all([workflow.0], |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))
 }
 
 /// Hosts and capacities of the runners that a workflow has had, the newest first: all, or those in allocations of a
@@ -178,14 +176,13 @@ pub fn capacities(
     scheduler: Option<i64>,
     most: i64,
 ) -> rusqlite::Result<Vec<(String, Capacity)>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT hostname, capacity FROM compute_node WHERE workflow_id = ?1 AND kind <> 'recovery'
          AND (?2 IS NULL OR scheduler_config_id = ?2) ORDER BY id DESC LIMIT ?3",
-    )?;
-    let rows = statement.query_map(params![workflow.0, scheduler, most], |row| {
+    )?
+    .all(params![workflow.0, scheduler, most], |row| {
         Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?))
-    })?;
-    rows.collect()
+    })
 }
 
 /// Kinds and capacities of the runners that a workflow has had.
@@ -223,7 +220,7 @@ pub fn pool_runner(db: &Connection, id: PoolRunnerId) -> rusqlite::Result<Option
     db.prepare_cached(
         "SELECT user, hostname, capacity, label, ordered, ended_ms IS NOT NULL FROM pool_runner WHERE id = ?1",
     )?
-    .query_row([id.0], |row| {
+    .find([id.0], |row| {
         Ok(PoolRunnerRow {
             user: row.get(0)?,
             host: row.get(1)?,
@@ -233,17 +230,16 @@ pub fn pool_runner(db: &Connection, id: PoolRunnerId) -> rusqlite::Result<Option
             has_ended: row.get(5)?,
         })
     })
-    .optional()
 }
 
 /// Pool runners that have not left.
 pub fn live_pool_runners(db: &Connection) -> rusqlite::Result<Vec<PoolRunnerId>> {
-    let mut statement = db.prepare_cached("SELECT id FROM pool_runner WHERE ended_ms IS NULL")?;
-    statement.query_map([], |row| row.get(0).map(PoolRunnerId))?.collect()
+    db.prepare_cached("SELECT id FROM pool_runner WHERE ended_ms IS NULL")?
+        .all([], |row| row.get(0).map(PoolRunnerId))
 }
 
 /// The weights of users' shares of pool runners that were set.
 pub fn shares(db: &Connection) -> rusqlite::Result<HashMap<String, f64>> {
-    let mut statement = db.prepare_cached("SELECT user, weight FROM user_share")?;
-    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    db.prepare_cached("SELECT user, weight FROM user_share")?
+        .all([], |row| Ok((row.get(0)?, row.get(1)?)))
 }

@@ -2,7 +2,8 @@
 //! stands are `Change`s.
 
 use super::json;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, params};
 use torc_model::api::{
     Past, PlanCounts, PrunedWorkflow, RemovedFiles, UpdateWorkflow, WorkflowCreated,
 };
@@ -191,7 +192,7 @@ pub fn ended_before(
     before: i64,
     keep_failed: bool,
 ) -> rusqlite::Result<Vec<PrunedWorkflow>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT id, name, user, job_count, ended_ms FROM (
              SELECT w.id, w.name, w.user, w.job_count, w.created_ms, coalesce(
                  (SELECT max(a.ended_ms) FROM attempt a WHERE a.workflow_id = w.id AND a.ended_ms IS NOT NULL),
@@ -200,8 +201,8 @@ pub fn ended_before(
              AND (?2 = 0 OR NOT EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.status >= 6
                  AND j.status <> 9 AND j.status_reason IS NOT 'removed'))
          ) WHERE ended_ms <= ?1 ORDER BY ended_ms, id",
-    )?;
-    let rows = statement.query_map(params![before, keep_failed], |row| {
+    )?
+    .all(params![before, keep_failed], |row| {
         Ok(PrunedWorkflow {
             id: WorkflowId(row.get(0)?),
             name: row.get(1)?,
@@ -210,15 +211,14 @@ pub fn ended_before(
             ended_ms: row.get(4)?,
             removed: RemovedFiles::default(),
         })
-    })?;
-    rows.collect()
+    })
 }
 
 /// The workflow that a request with this key has made.
 pub fn made_with(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<WorkflowCreated>> {
     let Some(key) = key else { return Ok(None) };
     db.prepare_cached("SELECT id, name, job_count, run_id FROM workflow WHERE create_key = ?1")?
-        .query_row([key], |row| {
+        .find([key], |row| {
             Ok(WorkflowCreated {
                 id: WorkflowId(row.get(0)?),
                 name: row.get(1)?,
@@ -227,7 +227,6 @@ pub fn made_with(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<
                 warnings: Vec::new(),
             })
         })
-        .optional()
 }
 
 /// Among so many workflows before this one of the same user, name and directory: the newest in which a job has
@@ -246,8 +245,7 @@ pub fn earlier_with_times(
          WHERE EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.estimate_ms IS NOT NULL)
          ORDER BY w.id DESC LIMIT 1",
     )?
-    .query_row(params![name, directory, id.0, most], |row| row.get(0).map(WorkflowId))
-    .optional()
+    .find(params![name, directory, id.0, most], |row| row.get(0).map(WorkflowId))
 }
 
 /// What the jobs of a workflow took that have succeeded: name, milliseconds and family.
@@ -255,10 +253,10 @@ pub fn times(
     db: &Connection,
     id: WorkflowId,
 ) -> rusqlite::Result<Vec<(String, u32, Option<String>)>> {
-    let mut statement = db.prepare_cached(
+    db.prepare_cached(
         "SELECT j.name, j.estimate_ms, f.name FROM job j
          LEFT JOIN family f ON f.workflow_id = j.workflow_id AND f.number = j.family
          WHERE j.workflow_id = ?1 AND j.estimate_ms IS NOT NULL",
-    )?;
-    statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+    )?
+    .all([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }

@@ -2,7 +2,8 @@
 
 use super::page;
 use super::{ReadError, Reader};
-use rusqlite::{OptionalExtension as _, Row, params};
+use crate::store::rows::Rows as _;
+use rusqlite::{Row, params};
 use torc_model::api::{AccessGroupView, GroupRole, MemberView};
 use torc_model::ids::WorkflowId;
 
@@ -34,9 +35,7 @@ impl Reader {
                 "{ACCESS_GROUPS} WHERE ?1 IS NULL OR EXISTS (SELECT 1 FROM access_group_member m \
                  WHERE m.group_id = g.id AND m.user = ?1) ORDER BY g.name"
             );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map([user], access_group_view)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(connection.prepare_cached(&sql)?.all([user], access_group_view)?)
         })
         .await
     }
@@ -53,7 +52,7 @@ impl Reader {
                  WHERE m.group_id = g.id AND m.user = ?2))"
             );
             let mut statement = connection.prepare_cached(&sql)?;
-            let found = statement.query_row(params![id, seen_by], access_group_view).optional()?;
+            let found = statement.find(params![id, seen_by], access_group_view)?;
             found.ok_or(ReadError::NotFound { what: "access group", id })
         })
         .await
@@ -64,15 +63,13 @@ impl Reader {
         self.read(move |connection| {
             let sql = "SELECT group_id, user, role FROM access_group_member WHERE group_id = ?1 \
                        ORDER BY user";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([id], |row| {
+            Ok(connection.prepare_cached(sql)?.all([id], |row| {
                 Ok(MemberView {
                     group_id: row.get("group_id")?,
                     user_name: row.get("user")?,
                     role: page::word(row, "role", GroupRole::parse)?,
                 })
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            })?)
         })
         .await
     }
@@ -87,9 +84,7 @@ impl Reader {
                 "{ACCESS_GROUPS} JOIN workflow_access_group s ON s.group_id = g.id \
                  WHERE s.workflow_id = ?1 ORDER BY g.name"
             );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map([id.0], access_group_view)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(connection.prepare_cached(&sql)?.all([id.0], access_group_view)?)
         })
         .await
     }

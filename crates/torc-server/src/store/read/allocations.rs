@@ -4,6 +4,7 @@ use super::super::journal::allocations::{COLUMNS, view};
 use super::super::last_words::UNEXPLAINED;
 use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_model::api::{Capacity, Page};
@@ -83,8 +84,7 @@ impl Reader {
             let sql = "SELECT output_dir FROM compute_node WHERE allocation_id = ? GROUP BY 1 ORDER BY max(id) DESC LIMIT 8";
             let mut directories: Vec<String> = connection
                 .prepare_cached(sql)?
-                .query_map([id], |row| row.get(0))?
-                .collect::<rusqlite::Result<_>>()?;
+                .all([id], |row| row.get(0))?;
             let beside = super::files::directory(connection, allocation.workflow_id)?;
             directories.extend(beside.map(|directory| format!("{directory}/output")));
             let job = allocation.slurm_job_id.unwrap_or_default();
@@ -151,7 +151,5 @@ fn useful_cpu_seconds(
     let sql = "SELECT a.compute_node_id, total(a.exec_seconds * coalesce(j.num_cpus, r.num_cpus, 1)) FROM attempt a \
                JOIN job j ON j.id = a.job_id LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE a.workflow_id = ? AND a.state = 'completed' AND a.compute_node_id IS NOT NULL GROUP BY 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(connection.prepare_cached(sql)?.all([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }

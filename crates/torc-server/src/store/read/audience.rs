@@ -2,7 +2,8 @@
 
 use super::page::Filter;
 use super::{ReadError, Reader};
-use rusqlite::{Connection, OptionalExtension as _};
+use crate::store::rows::Rows as _;
+use rusqlite::Connection;
 use std::collections::HashSet;
 use std::sync::Arc;
 use torc_model::ids::WorkflowId;
@@ -132,19 +133,16 @@ impl Reader {
 pub fn sharers_of(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Sharers>> {
     let owner: Option<String> = connection
         .prepare_cached("SELECT user FROM workflow WHERE id = ?")?
-        .query_row([id.0], |row| row.get(0))
-        .optional()?;
+        .find([id.0], |row| row.get(0))?;
     let Some(owner) = owner else { return Ok(None) };
     let groups = connection
         .prepare_cached("SELECT group_id FROM workflow_access_group WHERE workflow_id = ?")?
-        .query_map([id.0], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<i64>>>()?;
+        .all([id.0], |row| row.get(0))?;
     let members = connection
         .prepare_cached(
             "SELECT m.user FROM workflow_access_group g
              JOIN access_group_member m ON m.group_id = g.group_id WHERE g.workflow_id = ?",
         )?
-        .query_map([id.0], |row| row.get(0))?
-        .collect::<rusqlite::Result<HashSet<String>>>()?;
+        .all([id.0], |row| row.get(0))?;
     Ok(Some(Sharers { owner, members, groups }))
 }

@@ -2,6 +2,7 @@
 
 use super::page::{self, Filter, List, Paging};
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::Row;
 use torc_model::api::{EventView, Page};
 use torc_model::event::EventKind;
@@ -59,8 +60,7 @@ impl Reader {
             let sql = "SELECT e.id, e.workflow_id, e.timestamp_ms, e.kind, e.job_id, e.data, j.name AS job_name \
                        FROM event e LEFT JOIN job j ON j.id = e.job_id \
                        WHERE e.workflow_id = ? AND e.id > ? ORDER BY e.id LIMIT ?";
-            let mut statement = connection.prepare_cached(sql)?;
-            let events = statement.query_map((workflow.0, after, limit), view)?.collect::<rusqlite::Result<_>>()?;
+            let events = connection.prepare_cached(sql)?.all((workflow.0, after, limit), view)?;
             Ok(events)
         })
         .await

@@ -3,6 +3,7 @@
 use super::page;
 use super::runners::lease_begin;
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use torc_model::api::{Capacity, CpuSums, FamilyResources, FamilySeconds, PaceView, QueueView};
@@ -55,12 +56,10 @@ impl Reader {
         self.read(move |connection| {
             let mut names: Vec<String> = connection
                 .prepare_cached("SELECT name FROM family WHERE workflow_id = ? ORDER BY number")?
-                .query_map([id.0], |row| row.get(0))?
-                .collect::<rusqlite::Result<_>>()?;
+                .all([id.0], |row| row.get(0))?;
             let of_jobs: Vec<u32> = connection
                 .prepare_cached("SELECT family FROM job WHERE workflow_id = ? ORDER BY id")?
-                .query_map([id.0], |row| row.get(0))?
-                .collect::<rusqlite::Result<_>>()?;
+                .all([id.0], |row| row.get(0))?;
             // Databases from before families have none.
             while names.len() <= of_jobs.iter().max().map_or(0, |last| *last as usize) {
                 names.push("jobs".into());

@@ -2,7 +2,8 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader};
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, Row};
 use torc_model::api::{FileView, Page};
 use torc_model::ids::WorkflowId;
 
@@ -95,7 +96,7 @@ impl Reader {
             let mut statement = connection.prepare_cached(sql)?;
             let mut writers = Vec::with_capacity(files.len());
             for file in files {
-                let writer = statement.query_row((workflow.0, file), |row| row.get(1)).optional()?;
+                let writer = statement.find((workflow.0, file), |row| row.get(1))?;
                 writers.push(match writer {
                     None => WritingJob::None,
                     Some(None) => WritingJob::NotYet,

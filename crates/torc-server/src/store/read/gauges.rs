@@ -4,6 +4,7 @@ use super::runners::lease_begin;
 use super::workflows::COUNT_ACTIVE;
 use super::{ReadError, Reader};
 use crate::disk::{self, Space};
+use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_model::ids::WorkflowId;
@@ -84,21 +85,18 @@ fn gauges(connection: &Connection, now_ms: i64) -> rusqlite::Result<Gauges> {
     };
     let workflows = connection
         .prepare_cached("SELECT id FROM workflow")?
-        .query_map([], |row| row.get(0).map(WorkflowId))?
-        .collect::<Result<_, _>>()?;
+        .all([], |row| row.get(0).map(WorkflowId))?;
     let runners = connection
         .prepare_cached(
             "SELECT kind, sum(last_seen_ms >= ?1), sum(last_seen_ms < ?1) FROM compute_node \
              WHERE ended_ms IS NULL GROUP BY kind",
         )?
-        .query_map([lease_begin(now_ms)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .all([lease_begin(now_ms)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let allocations = connection
         .prepare_cached(
             "SELECT status, count(*) FROM scheduled_compute_node WHERE status <> 'complete' GROUP BY status",
         )?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+        .all([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let page: i64 = number("PRAGMA page_size")?;
     Ok(Gauges {
         workflows,

@@ -1,6 +1,7 @@
 //! The graph of a workflow: by families, around one job, and between two.
 
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use torc_model::api::{GraphEdge, GraphGroup, GraphNode, GraphView};
@@ -224,7 +225,7 @@ fn laid_out(
 ) -> Result<GraphView, ReadError> {
     let up = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ?";
     let parents = |job: i64| -> rusqlite::Result<Vec<i64>> {
-        connection.prepare_cached(up)?.query_map([workflow.0, job], |row| row.get(0))?.collect()
+        connection.prepare_cached(up)?.all([workflow.0, job], |row| row.get(0))
     };
     let index: HashMap<i64, u32> =
         chosen.iter().enumerate().map(|(at, job)| (*job, at as u32)).collect();

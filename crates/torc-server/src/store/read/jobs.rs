@@ -2,6 +2,7 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader, matching};
+use crate::store::rows::Rows as _;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, LastAttempt, Page, PulseJob};
@@ -234,8 +235,7 @@ fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<
     let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.exec_seconds, a.peak_memory_bytes, \
                a.memory_bytes, n.hostname, a.cause, a.pid, a.cpu_seconds FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                WHERE a.job_id = ? AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_row([job.0], |row| {
+    let found = connection.prepare_cached(sql)?.query_row([job.0], |row| {
         Ok(LastAttempt {
             run_id: row.get(0)?,
             attempt_id: row.get(1)?,
@@ -314,10 +314,7 @@ fn dependencies(
     job: JobId,
 ) -> rusqlite::Result<Vec<JobId>> {
     let sql = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ? ORDER BY 1";
-    connection
-        .prepare_cached(sql)?
-        .query_map((workflow.0, job.0), |row| row.get(0).map(JobId))?
-        .collect()
+    connection.prepare_cached(sql)?.all((workflow.0, job.0), |row| row.get(0).map(JobId))
 }
 
 /// Bytes as people write them.

@@ -2,6 +2,7 @@
 
 use super::page::{Filter, containing};
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -132,10 +133,9 @@ impl Reader {
             let all = Filter::default().with("j.workflow_id = ?", Some(id.0));
             let (sql, values) = conditions(all, &filter).into_parts();
             let sql = format!("SELECT j.id FROM job j{sql} ORDER BY j.id");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows =
-                statement.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(connection
+                .prepare_cached(&sql)?
+                .all(params_from_iter(values), |row| row.get(0).map(JobId))?)
         })
         .await
     }

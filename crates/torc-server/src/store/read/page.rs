@@ -2,6 +2,7 @@
 //! that are bound.
 
 use super::ReadError;
+use crate::store::rows::Rows as _;
 use rusqlite::types::{FromSql, Value};
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::de::DeserializeOwned;
@@ -150,10 +151,7 @@ impl List {
         let mut values = filter.values;
         values.push(limit.into());
         values.push(paging.offset.into());
-        let mut statement = connection.prepare_cached(&sql)?;
-        let items = statement
-            .query_map(params_from_iter(values), view)?
-            .collect::<rusqlite::Result<Vec<T>>>()?;
+        let items: Vec<T> = connection.prepare_cached(&sql)?.all(params_from_iter(values), view)?;
         let has_more =
             paging.offset.saturating_add(items.len() as i64) < total_count && !items.is_empty();
         Ok(Page::part(items, paging.offset, total_count, has_more))
@@ -167,12 +165,13 @@ impl List {
         id: i64,
         view: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ReadError> {
-        let mut statement =
-            connection.prepare_cached(&format!("{} WHERE {} = ?", self.rows, self.key))?;
-        statement.query_row([id], view).map_err(|error| match error {
-            rusqlite::Error::QueryReturnedNoRows => ReadError::NotFound { what, id },
-            other => other.into(),
-        })
+        connection
+            .prepare_cached(&format!("{} WHERE {} = ?", self.rows, self.key))?
+            .query_row([id], view)
+            .map_err(|error| match error {
+                rusqlite::Error::QueryReturnedNoRows => ReadError::NotFound { what, id },
+                other => other.into(),
+            })
     }
 
     fn count(&self, connection: &Connection, filter: &Filter) -> rusqlite::Result<i64> {
@@ -246,8 +245,7 @@ pub fn find<T: FromSql>(
     sql: &str,
     id: i64,
 ) -> rusqlite::Result<Option<T>> {
-    use rusqlite::OptionalExtension as _;
-    connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()
+    connection.prepare_cached(sql)?.find([id], |row| row.get(0))
 }
 
 fn conversion(

@@ -4,8 +4,9 @@
 use super::{AttemptLogs, ReadError, Reader};
 use crate::store::cards;
 use crate::store::load::parse;
+use crate::store::rows::Rows as _;
 use crate::store::waiting::{self, Waiting};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Settings;
@@ -41,8 +42,7 @@ impl Reader {
         self.read(move |db| {
             let workflow: Option<(String, String)> = db
                 .prepare_cached("SELECT name, settings FROM workflow WHERE id = ?1")?
-                .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
+                .find([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let (name, settings) =
                 workflow.ok_or(ReadError::NotFound { what: "workflow", id: id.0 })?;
             let settings: Settings = parse(&settings)?;

@@ -2,6 +2,7 @@
 
 use super::page;
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::{Row, params};
 use torc_model::api::{AuditView, Role, TokenView};
 use torc_model::ids::WorkflowId;
@@ -25,9 +26,9 @@ impl Reader {
     /// Every token with its hash.
     pub async fn tokens(&self) -> Result<Vec<(String, TokenView)>, ReadError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached("SELECT * FROM token ORDER BY id")?;
-            let rows = statement.query_map([], |row| Ok((row.get("hash")?, token_view(row)?)))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(connection
+                .prepare_cached("SELECT * FROM token ORDER BY id")?
+                .all([], |row| Ok((row.get("hash")?, token_view(row)?)))?)
         })
         .await
     }
@@ -44,7 +45,7 @@ impl Reader {
                 "SELECT id, at_ms, user, token_id, method, path, request_id FROM audit
                  WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
             )?;
-            let rows = statement.query_map(params![user, before, limit], |row| {
+            Ok(statement.all(params![user, before, limit], |row| {
                 Ok(AuditView {
                     id: row.get(0)?,
                     at_ms: row.get(1)?,
@@ -54,8 +55,7 @@ impl Reader {
                     path: row.get(5)?,
                     request_id: row.get(6)?,
                 })
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            })?)
         })
         .await
     }

@@ -2,6 +2,7 @@
 
 use super::page::{self, Paging};
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use rusqlite::{Row, params};
 use torc_model::api::{Page, RelationKind, RelationView};
 use torc_model::ids::{JobId, WorkflowId};
@@ -20,10 +21,9 @@ impl Reader {
             let total: i64 =
                 connection.prepare_cached(&count)?.query_row([id.0], |row| row.get(0))?;
             let sql = format!("{rows} ORDER BY job_id, kind, item_id LIMIT ?2 OFFSET ?3");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let items = statement
-                .query_map(params![id.0, paging.limit, paging.offset], view)?
-                .collect::<rusqlite::Result<Vec<_>>>()?;
+            let items: Vec<_> = connection
+                .prepare_cached(&sql)?
+                .all(params![id.0, paging.limit, paging.offset], view)?;
             let has_more = paging.offset.saturating_add(items.len() as i64) < total;
             Ok(Page::part(items, paging.offset, total, has_more))
         })

@@ -2,6 +2,7 @@
 
 use super::page;
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use torc_model::api::{PageScope, UiSessionView};
 
 impl Reader {
@@ -13,8 +14,7 @@ impl Reader {
     ) -> Result<Vec<(String, (UiSessionView, Option<i64>))>, ReadError> {
         self.read(move |connection| {
             let sql = "SELECT * FROM ui_session WHERE expires_ms > ? ORDER BY id";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([now_ms], |row| {
+            Ok(connection.prepare_cached(sql)?.all([now_ms], |row| {
                 let session = UiSessionView {
                     id: row.get("id")?,
                     scope: page::word(row, "scope", PageScope::parse)?,
@@ -23,8 +23,7 @@ impl Reader {
                     expires_ms: row.get("expires_ms")?,
                 };
                 Ok((row.get("hash")?, (session, row.get("token_id")?)))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            })?)
         })
         .await
     }

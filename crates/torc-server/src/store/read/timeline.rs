@@ -10,6 +10,7 @@
 //! (4 bits).
 
 use super::{ReadError, Reader};
+use crate::store::rows::Rows as _;
 use foldhash::fast::RandomState;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -104,9 +105,7 @@ pub fn family_cpus(connection: &Connection, id: WorkflowId) -> Result<Vec<(i64, 
     let sql = "SELECT j.family, max(coalesce(j.num_cpus, r.num_cpus, 1)) FROM job j \
                LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
                WHERE j.workflow_id = ? GROUP BY 1 ORDER BY 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(connection.prepare_cached(sql)?.all([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 /// An attempt that has started.

@@ -3,6 +3,7 @@
 use super::{ReadError, Reader};
 use crate::disk;
 use crate::job_files::Places;
+use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use torc_model::api::{UsageView, WorkflowUsage};
@@ -38,14 +39,12 @@ fn usage(connection: &Connection) -> rusqlite::Result<UsageView> {
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let by_workflow = |table: &str| -> rusqlite::Result<HashMap<i64, i64>> {
         let sql = format!("SELECT workflow_id, count(*) FROM {table} GROUP BY workflow_id");
-        let mut statement = connection.prepare_cached(&sql)?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect()
+        connection.prepare_cached(&sql)?.all([], |row| Ok((row.get(0)?, row.get(1)?)))
     };
     let (attempts, events) = (by_workflow("attempt")?, by_workflow("event")?);
-    let mut workflows = connection
+    let mut workflows: Vec<WorkflowUsage> = connection
         .prepare_cached("SELECT id, name, user, is_archived, job_count FROM workflow ORDER BY id")?
-        .query_map([], |row| {
+        .all([], |row| {
             let id: i64 = row.get(0)?;
             let of = |counts: &HashMap<i64, i64>| counts.get(&id).copied().unwrap_or_default();
             Ok(WorkflowUsage {
@@ -60,8 +59,7 @@ fn usage(connection: &Connection) -> rusqlite::Result<UsageView> {
                 files: 0,
                 file_bytes: 0,
             })
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+        })?;
     share(&mut workflows, &bytes_by_table(connection)?);
     Ok(UsageView {
         database_bytes: page * pages,
@@ -73,12 +71,12 @@ fn usage(connection: &Connection) -> rusqlite::Result<UsageView> {
 
 /// Bytes of each table with its indexes.
 fn bytes_by_table(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name
+    connection
+        .prepare_cached(
+            "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name
          WHERE s.aggregate = TRUE GROUP BY m.tbl_name",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+        )?
+        .all([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Gives each workflow its part of the tables: of attempts and events by their numbers, of the rest by
