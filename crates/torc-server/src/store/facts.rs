@@ -66,7 +66,7 @@ pub struct Uses {
 }
 
 /// How a job uses what it is tied to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ItemKind {
     InputFile,
     OutputFile,

@@ -5,23 +5,21 @@
 //! after a crash adds nothing twice. The key belongs to the adding job and the run.
 
 use super::job_rows::{self, Addition};
-use super::journal::{self, AdditionRow, UserDataRow};
-use super::load::parse;
+use super::journal::additions::{self, AdditionRow};
+use super::journal::present::StoredWorkflow;
+use super::journal::{self, UserDataRow};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, params};
+use super::{lookups, people};
+use rusqlite::Connection;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use torc_engine::commands::{HoldDependents, TellAdded};
 use torc_engine::{JobIx, On};
 use torc_model::api::{ErrorCode, SpawnJobs, SpawnedJobs};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{
-    FailureHandler, File, Job, JobExtra, Plan, Requirements, Rule, SlurmScheduler, UserData,
-};
-use torc_model::units::{Memory, Runtime};
+use torc_model::plan::{Job, Plan, Settings};
 use torc_spec::{Present, Spec};
 
 /// The environment variable that tells an added job the lineage it belongs to, as Torc 1.0 does.
@@ -48,7 +46,8 @@ pub fn spawn(
     by_job: bool,
 ) -> Result<SpawnedJobs, Failed> {
     let adder = adder(tx, job)?;
-    let limits = tx.workflow(adder.workflow)?.settings.dynamic_jobs;
+    let settings = tx.workflow(adder.workflow)?.settings.clone();
+    let limits = settings.dynamic_jobs;
     if by_job && !limits.allowed {
         let message = format!("the jobs of workflow {} may not add jobs", adder.workflow);
         return Err(Refusal::forbidden(message)
@@ -63,7 +62,7 @@ pub fn spawn(
     if let Some(known) = repeat(tx, &adder, &key, &hash)? {
         return Ok(known);
     }
-    let stored = StoredWorkflow::new(tx.db, adder.workflow);
+    let stored = StoredWorkflow::new(tx.db, adder.workflow, settings.default_failure_handler);
     let (mut plan, there) = piece.plan_piece(&stored).map_err(super::wrong_spec)?;
     let adds = plan.jobs.len() > there.len();
     refuse_maps(&plan)?;
@@ -72,7 +71,7 @@ pub fn spawn(
     let new = plan.jobs.iter().filter(|job| !present.contains_key(&job.name)).count();
     let iteration = iteration(tx, &adder, &lineage, limits.max_iterations, adds)?;
     refuse_too_many(tx, &adder, new, limits.max_jobs)?;
-    complete(tx, &adder, &mut plan, &lineage)?;
+    complete(&stored, settings, &mut plan, &lineage)?;
     let ids = add(tx, &adder, &mut plan, &there, &present, request)?;
     torc_failpoint::hit("spawn.inserted");
     if let Some(name) = record_name(&lineage, request, iteration, adds) {
@@ -87,21 +86,14 @@ pub fn spawn(
         jobs: &ids,
         new,
     };
-    journal::insert_addition(tx.db, &row, tx.now)?;
+    additions::insert(tx.db, &row, tx.now)?;
     Ok(SpawnedJobs { spawned_job_ids: ids, iteration, lineage, is_repeat: false })
 }
 
 fn adder(tx: &mut Tx<'_>, job: JobId) -> Result<Adder, Failed> {
-    let row = tx
-        .db
-        .prepare_cached("SELECT workflow_id, name, extra FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| {
-            let extra: Option<String> = row.get(2)?;
-            Ok((WorkflowId(row.get(0)?), row.get::<_, String>(1)?, extra))
-        })
-        .optional()?;
-    let (id, name, extra) = row.ok_or_else(|| Refusal::not_found("job", job.0))?;
-    let extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
+    let id = people::workflow_of(tx, job)?;
+    let name = lookups::name_of(tx.db, job)?;
+    let extra = lookups::job_extra(tx.db, job)?;
     let workflow = tx.workflow(id)?;
     let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     let run = workflow.run;
@@ -147,24 +139,7 @@ fn repeat(
     key: &str,
     hash: &str,
 ) -> Result<Option<SpawnedJobs>, Failed> {
-    let known = tx
-        .db
-        .prepare_cached(
-            "SELECT hash, job_ids, iteration, lineage FROM addition
-             WHERE job_id = ?1 AND run_id = ?2 AND key = ?3",
-        )?
-        .query_row(params![adder.id.0, adder.run, key], |row| {
-            let ids: String = row.get(1)?;
-            let spawned = SpawnedJobs {
-                spawned_job_ids: parse(&ids)?,
-                iteration: row.get(2)?,
-                lineage: row.get(3)?,
-                is_repeat: true,
-            };
-            Ok((row.get::<_, String>(0)?, spawned))
-        })
-        .optional()?;
-    match known {
+    match additions::find(tx.db, (adder.id, adder.run), key)? {
         None => Ok(None),
         Some((then, spawned)) if then == hash => Ok(Some(spawned)),
         Some(_) => {
@@ -202,34 +177,19 @@ fn present_jobs(
     there: &[String],
 ) -> Result<HashMap<String, JobId>, Failed> {
     let there: HashSet<&str> = there.iter().map(String::as_str).collect();
-    let mut find = tx.db.prepare_cached(
-        "SELECT id, added_by, command, invocation_script, steps FROM job WHERE workflow_id = ?1 AND name = ?2",
-    )?;
     let mut present = HashMap::new();
     for job in &plan.jobs {
-        let known = find
-            .query_row(params![adder.workflow.0, job.name], |row| {
-                let added_by: Option<i64> = row.get(1)?;
-                let command: String = row.get(2)?;
-                let before: Option<String> = row.get(3)?;
-                let steps: Option<String> = row.get(4)?;
-                let is_same = command == job.command
-                    && before == job.invocation_script
-                    && steps == job.steps.as_ref().map(ToString::to_string);
-                Ok((JobId(row.get(0)?), added_by, is_same))
-            })
-            .optional()?;
-        match known {
+        match additions::same_name(tx.db, adder.workflow, job)? {
             None => {}
             Some((id, by, is_same))
-                if there.contains(job.name.as_str()) || (by == Some(adder.id.0) && is_same) =>
+                if there.contains(job.name.as_str()) || (by == Some(adder.id) && is_same) =>
             {
                 present.insert(job.name.clone(), id);
             }
             Some((_, by, _)) => {
                 let message =
                     format!("workflow {} has a job `{}` already", adder.workflow, job.name);
-                let hint = if by == Some(adder.id.0) {
+                let hint = if by == Some(adder.id) {
                     "this job added it in an earlier run and with another command; give it another name"
                 } else {
                     "names are unique in a workflow; give it another one"
@@ -249,13 +209,7 @@ fn iteration(
     most: u32,
     adds: bool,
 ) -> Result<i64, Failed> {
-    let so_far: i64 = tx
-        .db
-        .prepare_cached(
-            "SELECT coalesce(max(iteration), 0) FROM addition
-             WHERE workflow_id = ?1 AND lineage = ?2 AND run_id = ?3",
-        )?
-        .query_row(params![adder.workflow.0, lineage, adder.run], |row| row.get(0))?;
+    let so_far = additions::count_in_lineage(tx.db, adder.workflow, adder.run, lineage)?;
     if !adds {
         return Ok(so_far);
     }
@@ -271,12 +225,7 @@ fn iteration(
 }
 
 fn refuse_too_many(tx: &Tx<'_>, adder: &Adder, new: usize, most: u32) -> Result<(), Failed> {
-    let so_far: i64 = tx
-        .db
-        .prepare_cached(
-            "SELECT coalesce(sum(new_jobs), 0) FROM addition WHERE workflow_id = ?1 AND run_id = ?2",
-        )?
-        .query_row([adder.workflow.0, adder.run], |row| row.get(0))?;
+    let so_far = additions::count_jobs(tx.db, adder.workflow, adder.run)?;
     if so_far + new as i64 > i64::from(most) {
         let message = format!(
             "{so_far} jobs were added in run {}, and {new} more are beyond `dynamic_jobs.max_jobs`, {most}",
@@ -288,9 +237,13 @@ fn refuse_too_many(tx: &Tx<'_>, adder: &Adder, new: usize, most: u32) -> Result<
 }
 
 /// What belongs to the workflow as a whole, and to all jobs that are added.
-fn complete(tx: &mut Tx<'_>, adder: &Adder, plan: &mut Plan, lineage: &str) -> Result<(), Failed> {
-    plan.settings = tx.workflow(adder.workflow)?.settings.clone();
-    let stored = StoredWorkflow::new(tx.db, adder.workflow);
+fn complete(
+    stored: &StoredWorkflow<'_>,
+    settings: Settings,
+    plan: &mut Plan,
+    lineage: &str,
+) -> Result<(), Failed> {
+    plan.settings = settings;
     // It is told by its place among the handlers of the plan.
     plan.settings.default_failure_handler = stored.find_default_handler()?.and_then(|name| {
         let known = plan.failure_handlers.iter().position(|handler| handler.name == name);
@@ -408,193 +361,4 @@ fn put_record(
     let row =
         UserDataRow { name, data: state.map(Value::to_string), is_ephemeral: false, keeps: false };
     journal::put_user_data(db, id, &row).map(drop)
-}
-
-/// The workflow as the database has it.
-struct StoredWorkflow<'a> {
-    db: &'a Connection,
-    workflow: WorkflowId,
-    file_writers: OnceCell<HashMap<i64, Vec<String>>>,
-    data_writers: OnceCell<HashMap<i64, Vec<String>>>,
-    paths: OnceCell<HashMap<String, String>>,
-}
-
-impl<'a> StoredWorkflow<'a> {
-    fn new(db: &'a Connection, workflow: WorkflowId) -> Self {
-        Self {
-            db,
-            workflow,
-            file_writers: OnceCell::new(),
-            data_writers: OnceCell::new(),
-            paths: OnceCell::new(),
-        }
-    }
-
-    /// The jobs that write each file or piece of user data. Read once: there is no index by item.
-    fn writers(&self, kind: &'static str, item: i64) -> rusqlite::Result<Vec<String>> {
-        let memory = if kind == "output_file" { &self.file_writers } else { &self.data_writers };
-        if memory.get().is_none() {
-            let mut writers: HashMap<i64, Vec<String>> = HashMap::new();
-            let mut statement = self.db.prepare_cached(
-                "SELECT i.item_id, j.name FROM job j JOIN job_item i ON i.job_id = j.id
-                 WHERE j.workflow_id = ?1 AND i.kind = ?2",
-            )?;
-            let rows = statement
-                .query_map(params![self.workflow.0, kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            for row in rows {
-                let (item, name) = row?;
-                writers.entry(item).or_default().push(name);
-            }
-            _ = memory.set(writers);
-        }
-        Ok(memory.get().and_then(|writers| writers.get(&item)).cloned().unwrap_or_default())
-    }
-
-    /// Files by their paths. Read once: there is no index by path.
-    fn name_at(&self, path: &str) -> rusqlite::Result<Option<String>> {
-        if self.paths.get().is_none() {
-            let mut statement =
-                self.db.prepare_cached("SELECT path, name FROM file WHERE workflow_id = ?1")?;
-            let rows =
-                statement.query_map([self.workflow.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            _ = self.paths.set(rows.collect::<rusqlite::Result<_>>()?);
-        }
-        let path = path.strip_prefix("./").unwrap_or(path);
-        Ok(self.paths.get().and_then(|paths: &HashMap<String, String>| paths.get(path)).cloned())
-    }
-
-    fn find_file(&self, name: &str) -> rusqlite::Result<Option<(File, Vec<String>)>> {
-        let mut find = self.db.prepare_cached(
-            "SELECT id, path, min_size FROM file WHERE workflow_id = ?1 AND name = ?2",
-        )?;
-        let mut by_name = |name: &str| {
-            find.query_row(params![self.workflow.0, name], |row| {
-                let min_size = row.get::<_, i64>(2)?.unsigned_abs();
-                Ok((row.get(0)?, File { name: name.into(), path: row.get(1)?, min_size }))
-            })
-            .optional()
-        };
-        let mut row = by_name(name)?;
-        if row.is_none() && name.contains(['/', '.']) {
-            row = self.name_at(name)?.map(|name| by_name(&name)).transpose()?.flatten();
-        }
-        row.map(|(id, file)| Ok((file, self.writers("output_file", id)?))).transpose()
-    }
-
-    fn find_user_data(&self, name: &str) -> rusqlite::Result<Option<(UserData, Vec<String>)>> {
-        let row = self
-            .db
-            .prepare_cached(
-                "SELECT id, data, is_ephemeral FROM user_data WHERE workflow_id = ?1 AND name = ?2",
-            )?
-            .query_row(params![self.workflow.0, name], |row| {
-                let text: Option<String> = row.get(1)?;
-                let data = text.as_deref().map(parse).transpose()?;
-                Ok((row.get(0)?, UserData { name: name.into(), data, is_ephemeral: row.get(2)? }))
-            })
-            .optional()?;
-        row.map(|(id, data)| {
-            let writers = self.writers("output_user_data", id)?;
-            // What a job produces becomes known when the reader starts.
-            let value = data.data.filter(|_| writers.is_empty());
-            Ok((UserData { data: value, ..data }, writers))
-        })
-        .transpose()
-    }
-
-    fn find_requirements(&self, name: &str) -> rusqlite::Result<Option<Requirements>> {
-        self.db
-            .prepare_cached(
-                "SELECT num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds
-                 FROM resource_requirements WHERE workflow_id = ?1 AND name = ?2",
-            )?
-            .query_row(params![self.workflow.0, name], |row| {
-                Ok(Requirements {
-                    name: name.into(),
-                    num_cpus: row.get(0)?,
-                    num_gpus: row.get(1)?,
-                    num_nodes: row.get(2)?,
-                    memory: row.get::<_, Option<i64>>(3)?.map(|m| Memory(m.unsigned_abs())),
-                    runtime: row.get::<_, Option<i64>>(4)?.map(|t| Runtime(t.unsigned_abs())),
-                })
-            })
-            .optional()
-    }
-
-    fn find_handler(&self, name: &str) -> rusqlite::Result<Option<FailureHandler>> {
-        self.db
-            .prepare_cached(
-                "SELECT rules FROM failure_handler WHERE workflow_id = ?1 AND name = ?2",
-            )?
-            .query_row(params![self.workflow.0, name], |row| {
-                let rules: Vec<Rule> = parse(&row.get::<_, String>(0)?)?;
-                Ok(FailureHandler { name: name.into(), rules })
-            })
-            .optional()
-    }
-
-    fn find_default_handler(&self) -> rusqlite::Result<Option<String>> {
-        self.db
-            .prepare_cached(
-                "SELECT h.name FROM failure_handler h JOIN workflow w ON w.id = h.workflow_id
-                 WHERE w.id = ?1 AND w.settings ->> 'default_failure_handler' =
-                     (SELECT count(*) FROM failure_handler b WHERE b.workflow_id = w.id AND b.id < h.id)",
-            )?
-            .query_row([self.workflow.0], |row| row.get(0))
-            .optional()
-    }
-
-    fn find_scheduler(&self, name: &str) -> rusqlite::Result<Option<SlurmScheduler>> {
-        self.db
-            .prepare_cached(
-                "SELECT definition FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2",
-            )?
-            .query_row(params![self.workflow.0, name], |row| parse(&row.get::<_, String>(0)?))
-            .optional()
-    }
-}
-
-/// A name that cannot be looked up is not there: the caller is told so, and the statement
-/// that would have used it fails as well.
-fn found<T>(looked: rusqlite::Result<Option<T>>) -> Option<T> {
-    looked.unwrap_or_else(|error| {
-        tracing::error!("a name of an added job could not be looked up: {error}");
-        None
-    })
-}
-
-impl Present for StoredWorkflow<'_> {
-    fn has_job(&self, name: &str) -> bool {
-        let looked = self
-            .db
-            .prepare_cached("SELECT 1 FROM job WHERE workflow_id = ?1 AND name = ?2")
-            .and_then(|mut find| {
-                find.query_row(params![self.workflow.0, name], |_| Ok(())).optional()
-            });
-        found(looked).is_some()
-    }
-
-    fn file(&self, name: &str) -> Option<(File, Vec<String>)> {
-        found(self.find_file(name))
-    }
-
-    fn user_data(&self, name: &str) -> Option<(UserData, Vec<String>)> {
-        found(self.find_user_data(name))
-    }
-
-    fn requirements(&self, name: &str) -> Option<Requirements> {
-        found(self.find_requirements(name))
-    }
-
-    fn handler(&self, name: &str) -> Option<FailureHandler> {
-        found(self.find_handler(name))
-    }
-
-    fn default_handler(&self) -> Option<String> {
-        found(self.find_default_handler())
-    }
-
-    fn scheduler(&self, name: &str) -> Option<SlurmScheduler> {
-        found(self.find_scheduler(name))
-    }
 }

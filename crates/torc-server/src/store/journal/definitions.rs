@@ -4,10 +4,10 @@ use super::load::parse;
 use crate::store::difference::Head;
 use crate::store::rows::Rows as _;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::Requirements;
+use torc_model::plan::{Requirements, Rule};
 use torc_model::status::{Afterwards, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
@@ -226,6 +226,16 @@ pub fn names(
     };
     let sql = format!("SELECT {key}, name FROM {table} WHERE workflow_id = ?1 ORDER BY {key}");
     db.prepare_cached(&sql)?.all([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// A failure handler of a workflow by its name: its row and its rules.
+pub fn find_handler(
+    db: &Connection,
+    id: WorkflowId,
+    name: &str,
+) -> rusqlite::Result<Option<(i64, Vec<Rule>)>> {
+    db.prepare_cached("SELECT id, rules FROM failure_handler WHERE workflow_id = ?1 AND name = ?2")?
+        .find(params![id.0, name], |row| Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?)))
 }
 
 /// The timeout that a recovery last gave a job, in seconds.

@@ -1,9 +1,12 @@
 //! What the rows say of files and user data, and of the jobs that read and write them.
 
 use crate::store::facts::{Found, ItemKind};
+use crate::store::read::page;
 use crate::store::rows::Rows as _;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
+use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::UserData;
 
 /// A file, as its row has it.
 pub struct FileRow<'a> {
@@ -55,12 +58,45 @@ pub fn awaited_paths(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<St
 }
 
 /// A piece of user data: its row, name and value.
-pub type UserData = (i64, String, Option<String>);
+pub type UserDataText = (i64, String, Option<String>);
 
 /// The user data of a workflow, in the order of their rows.
-pub fn user_data(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<UserData>> {
+pub fn user_data(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<UserDataText>> {
     db.prepare_cached("SELECT id, name, data FROM user_data WHERE workflow_id = ?1 ORDER BY id")?
         .all([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+}
+
+/// A piece of user data by its name, with its row.
+pub fn find_user_data(
+    db: &Connection,
+    id: WorkflowId,
+    name: &str,
+) -> rusqlite::Result<Option<(i64, UserData)>> {
+    db.prepare_cached(
+        "SELECT id, data, is_ephemeral FROM user_data WHERE workflow_id = ?1 AND name = ?2",
+    )?
+    .find(params![id.0, name], |row| {
+        let data = page::json(row, "data")?;
+        Ok((row.get(0)?, UserData { name: name.into(), data, is_ephemeral: row.get(2)? }))
+    })
+}
+
+/// The names of the jobs that write each file and each piece of user data.
+pub fn writers(
+    db: &Connection,
+    id: WorkflowId,
+) -> rusqlite::Result<HashMap<(ItemKind, i64), Vec<String>>> {
+    let mut statement = db.prepare_cached(
+        "SELECT i.kind, i.item_id, j.name FROM job j JOIN job_item i ON i.job_id = j.id
+         WHERE j.workflow_id = ?1 AND i.kind IN ('output_file', 'output_user_data')",
+    )?;
+    let mut writers: HashMap<_, Vec<String>> = HashMap::new();
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let item = (ItemKind::of(row.get_ref(0)?.as_str()?), row.get(1)?);
+        writers.entry(item).or_default().push(row.get(2)?);
+    }
+    Ok(writers)
 }
 
 /// Hands out what the jobs of a workflow are tied to, ordered by job.

@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod actions;
+pub mod additions;
 pub mod allocations;
 pub mod attempts;
 mod changes;
@@ -22,6 +23,7 @@ pub mod lookups;
 pub mod meta;
 pub mod outbox;
 mod plan_rows;
+pub mod present;
 pub mod runners;
 pub mod verdicts;
 pub mod workflows;
@@ -31,8 +33,8 @@ pub use changes::{
     adjustment, event, family_times, grow_count, json, queue, remember, signed, write, write_shared,
 };
 pub use jobs::{
-    AdditionRow, ImportedAttempt, ImportedJob, JobStatements, Rewritten, import_attempt,
-    import_job, insert_addition, own_limit, rewrite_job, untie,
+    ImportedAttempt, ImportedJob, JobStatements, Rewritten, import_attempt, import_job, own_limit,
+    rewrite_job, untie,
 };
 pub use plan_rows::{
     UserDataRow, delete_handler, file_seen, import_user_data, insert_family, insert_file,
