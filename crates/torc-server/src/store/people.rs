@@ -1,13 +1,12 @@
 //! What people ask: initialize, reset, cancel, retry, classify, change, delete.
 
 use super::facts::{self, FileFact};
-use super::journal;
+use super::journal::{self, definitions};
 use super::lookups;
 use super::names;
 use super::refusal::Refusal;
 use super::remedies;
 use super::writer::{Failed, Tx};
-use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
 use torc_engine::{Because, CompiledHandler, JobIx, On, Reason, Seeds, commands};
 use torc_model::api::{
@@ -36,12 +35,7 @@ fn locate(tx: &mut Tx<'_>, job: JobId) -> Result<(WorkflowId, JobIx), Failed> {
 
 /// Refuses to change what was put away.
 pub fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    let archived: Option<bool> = tx
-        .db
-        .prepare_cached("SELECT is_archived FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))
-        .optional()?;
-    match archived {
+    match lookups::is_archived(tx.db, id)? {
         None => Err(Refusal::not_found("workflow", id.0).into()),
         Some(true) => {
             Err(Refusal::conflict(ErrorCode::Archived, format!("workflow {id} is archived"))
@@ -175,11 +169,7 @@ fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<JobIx, Fa
 
 /// Where a workflow was submitted from.
 pub fn directory(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<String>, Failed> {
-    tx.db
-        .prepare_cached("SELECT directory FROM workflow WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))
-        .optional()?
-        .ok_or_else(|| Refusal::not_found("workflow", id.0).into())
+    lookups::directory(tx.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0).into())
 }
 
 /// Stops everything that is not final.
@@ -221,12 +211,7 @@ pub fn refuse_delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(),
             .into());
     }
     // With their rows gone the server could not tell that these are ours.
-    let open: i64 = tx
-        .db
-        .prepare_cached(
-            "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND status IN ('submitting', 'pending', 'active')",
-        )?
-        .query_row([id.0], |row| row.get(0))?;
+    let open = journal::allocations::count_in_slurm(tx.db, id)?;
     if open > 0 && !force {
         return Err(Refusal::conflict(
             ErrorCode::AllocationsOpen,
@@ -454,13 +439,9 @@ fn refuse_taken(
     name: &str,
     except: Option<i64>,
 ) -> Result<(), Failed> {
-    let taken: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT id FROM failure_handler WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, name], |row| row.get(0))
-        .optional()?;
-    match taken.filter(|t| Some(*t) != except) {
-        Some(other) => Err(Refusal::conflict(
+    let taken = definitions::find_handler(tx.db, id, name)?;
+    match taken.filter(|(row, _)| Some(*row) != except) {
+        Some((other, _)) => Err(Refusal::conflict(
             ErrorCode::NameTaken,
             format!("failure handler {other} is already called `{name}`"),
         )
@@ -505,9 +486,6 @@ pub fn delete_handler(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
 }
 
 fn handler_row(tx: &Tx<'_>, row: i64) -> Result<(WorkflowId, String), Failed> {
-    tx.db
-        .prepare_cached("SELECT workflow_id, name FROM failure_handler WHERE id = ?1")?
-        .query_row([row], |r| Ok((WorkflowId(r.get(0)?), r.get(1)?)))
-        .optional()?
-        .ok_or_else(|| Refusal::not_found("failure handler", row).into())
+    let found = definitions::handler(tx.db, row)?;
+    found.ok_or_else(|| Refusal::not_found("failure handler", row).into())
 }

@@ -458,3 +458,11 @@ pub fn failed_requests(db: &Connection, workflow: WorkflowId) -> rusqlite::Resul
     )?;
     statement.query_map([workflow.0], |row| row.get(0))?.collect()
 }
+
+/// So many allocations of a workflow are in Slurm, or on their way there.
+pub fn count_in_slurm(db: &Connection, workflow: WorkflowId) -> rusqlite::Result<i64> {
+    db.prepare_cached(
+        "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND status IN ('submitting', 'pending', 'active')",
+    )?
+    .query_row([workflow.0], |row| row.get(0))
+}

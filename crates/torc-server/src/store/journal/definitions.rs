@@ -238,6 +238,12 @@ pub fn find_handler(
         .find(params![id.0, name], |row| Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?)))
 }
 
+/// The workflow and the name of a failure handler.
+pub fn handler(db: &Connection, row: i64) -> rusqlite::Result<Option<(WorkflowId, String)>> {
+    db.prepare_cached("SELECT workflow_id, name FROM failure_handler WHERE id = ?1")?
+        .find([row], |row| Ok((WorkflowId(row.get(0)?), row.get(1)?)))
+}
+
 /// The timeout that a recovery last gave a job, in seconds.
 pub fn raised_timeout(db: &Connection, job: JobId) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached(

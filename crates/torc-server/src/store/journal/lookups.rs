@@ -52,6 +52,18 @@ pub fn name_and_user(
         .find([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
+/// A person put a workflow away; none: there is no such workflow.
+pub fn is_archived(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<bool>> {
+    db.prepare_cached("SELECT is_archived FROM workflow WHERE id = ?1")?
+        .find([id.0], |row| row.get(0))
+}
+
+/// Where a workflow was submitted from, if that is known; none: there is no such workflow.
+pub fn directory(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Option<String>>> {
+    db.prepare_cached("SELECT directory FROM workflow WHERE id = ?1")?
+        .find([id.0], |row| row.get(0))
+}
+
 /// The run of a workflow.
 pub fn run_of(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached("SELECT run_id FROM workflow WHERE id = ?1")?.find([id.0], |row| row.get(0))
