@@ -16,7 +16,7 @@ use torc_engine::{
 };
 use torc_model::api::{AttemptPacket, CompletionReport, ErrorCode, ItemView, ItemsRequest};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
+use torc_model::plan::{Job, JobExtra, Plan};
 use torc_model::status::{ItemOutcome, JobStatus};
 use torc_model::steps::{Expr, Item, ItemSource, MapRole, MapSettings, Tree, job_name};
 
@@ -192,22 +192,6 @@ pub fn complete_packet(
                 steps["map"] = results;
             }
         }
-    }
-    Ok(())
-}
-
-/// The current values of the user data that a job reads.
-pub fn add_user_data(tx: &Tx<'_>, packet: &mut AttemptPacket) -> Result<(), Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT u.name, u.data FROM job_item i JOIN user_data u ON u.id = i.item_id
-         WHERE i.job_id = ?1 AND i.kind = 'input_user_data' AND u.data IS NOT NULL",
-    )?;
-    let rows = statement.query_map([packet.job_id.0], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-    })?;
-    for row in rows {
-        let (name, data) = row?;
-        packet.env.insert(user_data_variable(&name), data);
     }
     Ok(())
 }

@@ -1,27 +1,25 @@
 //! What runners ask: register, claim, report, heartbeat, goodbye.
 
+use super::journal::packets::{self, JobTexts};
 use super::journal::{self, RunnerRow, attempts, signed};
-use super::load::parse;
-use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use crate::boot::identity;
-use rusqlite::OptionalExtension;
 use std::collections::{HashMap, HashSet};
 use tokio::sync::watch;
 use torc_engine::commands::{
     self, Beat, ClaimAnswer, EndFacts, EndRunner, Hear, Leave, NoteLateEnd, OrderRunner, ReportEnd,
     ReportStart, Reported,
 };
-use torc_engine::{Burnt, Claimed, Command, KnownEnd, KnownRunner, LEASE_MS, On};
+use torc_engine::{Burnt, Claimed, Command, KnownRunner, LEASE_MS, On};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
-    CompletionReport, ErrorCode, FileRef, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
+    CompletionReport, ErrorCode, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
     RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered, StartReport,
 };
 use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, RunnerId, WorkflowId};
-use torc_model::plan::{ActionKind, JobExtra, Settings};
-use torc_model::status::{AttemptState, EndedBy, JobStatus, Origin, Outcome, RunnerOrder, Trigger};
+use torc_model::plan::Settings;
+use torc_model::status::{Origin, RunnerOrder};
 use torc_model::token::Key;
 use torc_model::words;
 
@@ -36,17 +34,13 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
         let workflow = tx.workflow(id)?;
         (workflow.run, workflow.settings.clone())
     };
-    let known: Option<(i64, i64)> = tx
-        .db
-        .prepare_cached("SELECT id, workflow_id FROM compute_node WHERE register_key = ?1")?
-        .query_row([kept_key(request)], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let known = journal::runners::registered(tx.db, &kept_key(request))?;
     // A runner that is seen from here, or by a batch system, needs no deadline: see `liveness`.
     let is_seen = identity::can_see(&request.hostname, &request.boot_id)
         || request.scheduler.as_ref().is_some_and(|s| s.allocation_id.is_some());
     let disown = (!is_seen).then_some(settings.disown_seconds as i64);
     let runner = match known {
-        Some((known, workflow)) if workflow == id.0 => RunnerId(known),
+        Some((known, workflow)) if workflow == id => known,
         Some(_) => {
             let message = "a runner of another workflow registered with the same key";
             return Err(Refusal::conflict(ErrorCode::WrongWorkflow, message)
@@ -243,17 +237,12 @@ pub fn order(
     ordered: Option<RunnerOrder>,
 ) -> Result<(), Failed> {
     if !tx.state.engine.runners().contains_key(&runner) {
-        let there: Option<i64> = tx
-            .db
-            .prepare_cached("SELECT id FROM compute_node WHERE id = ?1")?
-            .query_row([runner.0], |row| row.get(0))
-            .optional()?;
-        return Err(match there {
-            Some(_) => {
+        return Err(match journal::runners::is_known(tx.db, runner)? {
+            true => {
                 let message = format!("compute node {runner} has left");
                 Refusal::conflict(ErrorCode::RunnerEnded, message).into()
             }
-            None => Refusal::not_found("compute node", runner.0).into(),
+            false => Refusal::not_found("compute node", runner.0).into(),
         });
     }
     tx.handle(OrderRunner { runner, ordered })
@@ -306,63 +295,39 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
     let workflow = tx.workflow(id)?;
     let class = workflow.class_of(claimed.index).clone();
     let run_id = workflow.run;
-    let mut statement = tx.db.prepare_cached(
-        "SELECT name, command, invocation_script, steps, extra, EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = job.id)
-         FROM job WHERE id = ?1",
-    )?;
-    let (mut packet, has_items, role) = statement.query_row([claimed.job.0], |row| {
-        let extra: JobExtra = match row.get::<_, Option<String>>(4)? {
-            Some(text) => parse(&text)?,
-            None => JobExtra::default(),
-        };
-        let steps: Option<String> = row.get(3)?;
-        let role = extra.map;
-        let packet = AttemptPacket {
-            id: claimed.attempt,
-            token: claimed.token.clone(),
-            job_id: claimed.job,
-            job_name: row.get(0)?,
-            run_id,
-            attempt_id: i64::from(claimed.number),
-            command: row.get(1)?,
-            invocation_script: row.get(2)?,
-            steps: steps.as_deref().map(parse).transpose()?,
-            env: extra.env,
-            num_cpus: i64::from(class.cpus),
-            num_gpus: i64::from(class.gpus),
-            num_nodes: i64::from(class.nodes),
-            memory_bytes: signed(class.memory),
-            time_limit_seconds: signed(class.time_limit()),
-            is_limited_by_runtime: class.is_limited_by_runtime(),
-            stdio: extra.stdio,
-            output_files: Vec::new(),
-            lists: extra.lists,
-            strictness: extra.strictness,
-            recovery: None,
-        };
-        Ok((packet, row.get::<_, bool>(5)?, role))
-    })?;
-    drop(statement);
+    let JobTexts { name, command, invocation_script, steps, extra, has_items } =
+        packets::job_texts(tx.db, claimed.job)?;
+    let role = extra.map;
+    let mut packet = AttemptPacket {
+        id: claimed.attempt,
+        token: claimed.token.clone(),
+        job_id: claimed.job,
+        job_name: name,
+        run_id,
+        attempt_id: i64::from(claimed.number),
+        command,
+        invocation_script,
+        steps,
+        env: extra.env,
+        num_cpus: i64::from(class.cpus),
+        num_gpus: i64::from(class.gpus),
+        num_nodes: i64::from(class.nodes),
+        memory_bytes: signed(class.memory),
+        time_limit_seconds: signed(class.time_limit()),
+        is_limited_by_runtime: class.is_limited_by_runtime(),
+        stdio: extra.stdio,
+        output_files: Vec::new(),
+        lists: extra.lists,
+        strictness: extra.strictness,
+        recovery: None,
+    };
     // What runs first is the consequence of a failure, so a first attempt has none.
     if claimed.number > 1 {
-        let recovery: Option<String> = tx
-            .db
-            .prepare_cached("SELECT recovery FROM attempt WHERE id = ?1")?
-            .query_row([claimed.attempt.0], |row| row.get(0))?;
-        packet.recovery = recovery.as_deref().map(parse).transpose()?;
+        packet.recovery = packets::recovery(tx.db, claimed.attempt)?;
     }
     if has_items {
-        packet.output_files = tx
-            .db
-            .prepare_cached(
-                "SELECT f.name, f.path, f.min_size FROM job_item i JOIN file f ON f.id = i.item_id
-                 WHERE i.job_id = ?1 AND i.kind = 'output_file' ORDER BY f.id",
-            )?
-            .query_map([claimed.job.0], |row| {
-                Ok(FileRef { name: row.get(0)?, path: row.get(1)?, min_size: row.get(2)? })
-            })?
-            .collect::<Result<_, _>>()?;
-        super::map::add_user_data(tx, &mut packet)?;
+        packet.output_files = packets::output_files(tx.db, claimed.job)?;
+        packet.env.extend(packets::user_data(tx.db, claimed.job)?);
     }
     if let Some(role) = role {
         super::map::complete_packet(tx, claimed, &role, &mut packet)?;
@@ -371,18 +336,11 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
 }
 
 fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Failed> {
-    let mut statement =
-        tx.db.prepare_cached("SELECT trigger_type, what FROM workflow_action WHERE id = ?1")?;
-    let mut packets = Vec::new();
-    for id in ids {
-        let (trigger, what): (String, String) =
-            statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let what: ActionKind = parse(&what)?;
-        if let Some(trigger) = Trigger::parse(&trigger) {
-            packets.push(ActionPacket { id: *id, trigger, what });
-        }
-    }
-    Ok(packets)
+    let packet = |id: &ActionId| {
+        let found = journal::action(tx.db, *id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        Ok(ActionPacket { id: *id, trigger: found.trigger, what: found.what })
+    };
+    ids.iter().map(packet).collect()
 }
 
 /// One start. `is_followed`: its end comes in the same request.
@@ -448,28 +406,11 @@ fn known_end(
     attempt: &AttemptRef,
     runner: RunnerId,
 ) -> Result<ReportResult, Failed> {
-    let row = tx
-        .db
-        .prepare_cached(
-            "SELECT a.token, a.compute_node_id, a.state, a.outcome, j.status, a.ended_by FROM attempt a JOIN job j ON j.id = a.job_id
-             WHERE a.id = ?1",
-        )?
-        .query_row([attempt.id.0], |row| {
-            let known = KnownEnd {
-                token: row.get(0)?,
-                runner: row.get::<_, Option<i64>>(1)?.map(RunnerId),
-                state: page::word(row, "state", AttemptState::parse)?,
-                ended_by: row.get::<_, Option<String>>(5)?.as_deref().and_then(EndedBy::parse),
-            };
-            Ok((known, row.get::<_, Option<String>>(3)?, row.get::<_, i64>(4)?))
-        })
-        .optional()?;
+    let row = attempts::known_end(tx.db, attempt.id)?;
     let result =
         row.as_ref().map_or(ReportVerdict::Late, |(known, ..)| known.verdict(attempt, runner));
     let (outcome, job_status) = match row.filter(|_| result == ReportVerdict::Repeated) {
-        Some((_, outcome, status)) => {
-            (outcome.as_deref().and_then(Outcome::parse), JobStatus::from_code(status))
-        }
+        Some((_, outcome, status)) => (outcome, status),
         None => (None, None),
     };
     Ok(ReportResult { id: attempt.id, result, outcome, job_status })
@@ -547,12 +488,8 @@ pub fn complete_action(
     action: ActionId,
     report: &ActionReport,
 ) -> Result<(), Failed> {
-    let id: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT workflow_id FROM workflow_action WHERE id = ?1")?
-        .query_row([action.0], |row| row.get(0))
-        .optional()?;
-    let id = WorkflowId(id.ok_or_else(|| Refusal::not_found("action", action.0))?);
+    let known = journal::action(tx.db, action)?;
+    let id = known.ok_or_else(|| Refusal::not_found("action", action.0))?.workflow;
     let error = match (&report.error, report.return_code) {
         (Some(error), _) => Some(error.clone()),
         (None, 0) => None,

@@ -3,6 +3,7 @@
 use super::super::read::page;
 use super::json;
 use super::load::parse;
+use crate::store::rows::Rows as _;
 use rusqlite::{Connection, params};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::ActionKind;
@@ -66,4 +67,26 @@ pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<(Trigger, Actio
 pub fn delete_action(db: &Connection, id: ActionId) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([id.0])?;
     Ok(())
+}
+
+/// An action, as its row has it.
+pub struct StoredAction {
+    /// Its workflow.
+    pub workflow: WorkflowId,
+    /// When it is due.
+    pub trigger: Trigger,
+    /// What is done.
+    pub what: ActionKind,
+}
+
+/// One action.
+pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<Option<StoredAction>> {
+    db.prepare_cached("SELECT workflow_id, trigger_type, what FROM workflow_action WHERE id = ?1")?
+        .find([id.0], |row| {
+            Ok(StoredAction {
+                workflow: WorkflowId(row.get(0)?),
+                trigger: page::word(row, 1, Trigger::parse)?,
+                what: parse(&row.get::<_, String>(2)?)?,
+            })
+        })
 }

@@ -1,13 +1,14 @@
 //! What the rows say of attempts.
 
 use super::load::parse;
+use crate::store::read::page;
 use crate::store::rows::Rows as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use torc_engine::BurntAttempt;
+use torc_engine::{BurntAttempt, KnownEnd};
 use torc_model::api::Evidence;
-use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::slurm::wire::AllocationView;
-use torc_model::status::Outcome;
+use torc_model::status::{AttemptState, EndedBy, JobStatus, Outcome};
 
 /// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
 /// is its success. A job that ended otherwise runs again, and what reads its files with it.
@@ -103,6 +104,27 @@ pub fn lasted_as_long_as_its_runner(
         )?
         .find([job.0, now], |row| row.get(0))?;
     Ok(found.flatten().unwrap_or(false))
+}
+
+/// An attempt that is no longer its runner's, with its outcome and the status of its job.
+pub type Reported = (KnownEnd, Option<Outcome>, Option<JobStatus>);
+
+/// An attempt about which a report came.
+pub fn known_end(db: &Connection, attempt: AttemptId) -> rusqlite::Result<Option<Reported>> {
+    db.prepare_cached(
+        "SELECT a.token, a.compute_node_id, a.state, a.ended_by, a.outcome, j.status FROM attempt a JOIN job j ON j.id = a.job_id
+         WHERE a.id = ?1",
+    )?
+    .find([attempt.0], |row| {
+        let known = KnownEnd {
+            token: row.get(0)?,
+            runner: page::maybe_id(row, 1, RunnerId)?,
+            state: page::word(row, 2, AttemptState::parse)?,
+            ended_by: page::maybe_word(row, 3, EndedBy::parse)?,
+        };
+        let outcome = page::maybe_word(row, 4, Outcome::parse)?;
+        Ok((known, outcome, JobStatus::from_code(row.get(5)?)))
+    })
 }
 
 /// How many events of an attempt's steps are written; none of one that does not exist.

@@ -22,13 +22,14 @@ pub mod load;
 pub mod lookups;
 pub mod meta;
 pub mod outbox;
+pub mod packets;
 mod plan_rows;
 pub mod present;
 pub mod runners;
 pub mod verdicts;
 pub mod workflows;
 
-pub use actions::{ActionRow, delete_action, insert_action};
+pub use actions::{ActionRow, action, delete_action, insert_action};
 pub use changes::{
     adjustment, event, family_times, grow_count, json, queue, remember, signed, write, write_shared,
 };

@@ -168,6 +168,17 @@ pub fn directories(
         .all([workflow.0], |row| Ok((RunnerId(row.get(0)?), row.get(1)?)))
 }
 
+/// The runner that registered with a key, as it is stored, and its workflow.
+pub fn registered(db: &Connection, key: &str) -> rusqlite::Result<Option<(RunnerId, WorkflowId)>> {
+    db.prepare_cached("SELECT id, workflow_id FROM compute_node WHERE register_key = ?1")?
+        .find([key], |row| Ok((RunnerId(row.get(0)?), WorkflowId(row.get(1)?))))
+}
+
+/// There is such a runner, or there was one.
+pub fn is_known(db: &Connection, id: RunnerId) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM compute_node WHERE id = ?1")?.exists([id.0])
+}
+
 /// Hosts and capacities of the runners that a workflow has had, the newest first: all, or those in allocations of a
 /// scheduler.
 pub fn capacities(

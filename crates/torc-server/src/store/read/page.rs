@@ -4,7 +4,7 @@
 use super::ReadError;
 use crate::store::rows::Rows as _;
 use rusqlite::types::{FromSql, Value};
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, Row, RowIndex, params_from_iter};
 use serde::de::DeserializeOwned;
 use torc_model::api::Page;
 use torc_model::json::from_text;
@@ -201,7 +201,10 @@ pub fn numbers<'a>(all: impl IntoIterator<Item = &'a i64>) -> String {
 }
 
 /// A column with JSON text, or NULL.
-pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+pub fn json<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| from_text(&text).map_err(|e| conversion(row, column, e))).transpose()
 }
@@ -209,7 +212,7 @@ pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Resul
 /// A column with one of our words.
 pub fn word<T>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
     parse: impl Fn(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
@@ -219,7 +222,7 @@ pub fn word<T>(
 /// A column with one of our words, or NULL.
 pub fn maybe_word<T>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
     parse: impl Fn(&str) -> Option<T>,
 ) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
@@ -230,12 +233,16 @@ pub fn maybe_word<T>(
 }
 
 /// A column whose value is wrapped by an id type.
-pub fn id<T>(row: &Row<'_>, column: &str, wrap: fn(i64) -> T) -> rusqlite::Result<T> {
+pub fn id<T>(row: &Row<'_>, column: impl RowIndex, wrap: fn(i64) -> T) -> rusqlite::Result<T> {
     row.get(column).map(wrap)
 }
 
 /// A column whose value is wrapped by an id type, or NULL.
-pub fn maybe_id<T>(row: &Row<'_>, column: &str, wrap: fn(i64) -> T) -> rusqlite::Result<Option<T>> {
+pub fn maybe_id<T>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+    wrap: fn(i64) -> T,
+) -> rusqlite::Result<Option<T>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(wrap))
 }
 
@@ -250,10 +257,10 @@ pub fn find<T: FromSql>(
 
 fn conversion(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> rusqlite::Error {
-    let index = row.as_ref().column_index(column).unwrap_or_default();
+    let index = column.idx(row.as_ref()).unwrap_or_default();
     rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
 }
 
