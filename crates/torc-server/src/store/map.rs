@@ -1,12 +1,11 @@
 //! Maps and steps in the store: items become jobs, reduce gets its results, captures become user
 //! data, and what steps did becomes events.
 
-use super::journal::json;
-use super::load::parse;
+use super::journal::{files, json, maps};
 use super::lookups;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -122,17 +121,10 @@ fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
 
 /// The same for a workflow that was read from the database.
 pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, name, extra, is_expanded, is_gone FROM job WHERE workflow_id = ?1 AND extra ->> 'map' IS NOT NULL
-         AND status_reason IS NOT 'removed' AND afterwards IS NOT 'remove'",
-    )?;
-    let mut rows = statement.query([id.0])?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let extra: JobExtra = parse(&row.get::<_, String>(2)?)?;
-        let name: String = row.get(1)?;
-        let Some(index) = workflow.find(JobId(row.get(0)?)) else { continue };
-        found.push((index, name, role(&extra), row.get(3)?, row.get(4)?));
+    for row in maps::rows(db, id)? {
+        let Some(index) = workflow.find(row.id) else { continue };
+        found.push((index, row.name, role(&row.extra), row.is_expanded, row.is_gone));
     }
     if !found.is_empty() {
         let tied = found.iter().map(|(index, name, role, expanded, gone)| {
@@ -143,15 +135,6 @@ pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusq
         workflow.settle();
     }
     Ok(())
-}
-
-fn steps_of(db: &Connection, id: WorkflowId, name: &str) -> rusqlite::Result<Option<Value>> {
-    let text: Option<String> = db
-        .prepare_cached("SELECT steps FROM job WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, name], |row| row.get(0))
-        .optional()?
-        .flatten();
-    text.as_deref().map(parse).transpose()
 }
 
 /// What an attempt of a map, an item or a reduce needs beyond its row.
@@ -165,21 +148,13 @@ pub fn complete_packet(
     let id = super::people::workflow_of(tx, claimed.job)?;
     match role {
         MapRole::Item { of, item, .. } => {
-            let mut steps = steps_of(tx.db, id, &of)?.unwrap_or_else(|| json!({}));
+            let mut steps = maps::steps_of(tx.db, id, &of)?.unwrap_or_else(|| json!({}));
             steps["item"] = item;
             packet.steps = Some(steps);
         }
         MapRole::Map(mut settings) => {
             if let ItemSource::UserData { name, value, .. } = &mut settings.items {
-                let text: Option<String> = tx
-                    .db
-                    .prepare_cached(
-                        "SELECT data FROM user_data WHERE workflow_id = ?1 AND name = ?2",
-                    )?
-                    .query_row(params![id.0, &*name], |row| row.get(0))
-                    .optional()?
-                    .flatten();
-                *value = text.as_deref().map(parse).transpose()?;
+                *value = files::find_user_data(tx.db, id, name)?.and_then(|(_, known)| known.data);
             }
             let tree = Tree { expand: Some(settings), ..Tree::default() };
             packet.steps = Some(tree.to_value());
@@ -240,55 +215,25 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx) -> Result<Vec<ItemVie
     let ids: Vec<JobId> = workflow
         .map(index)
         .map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.job(*i).id()).collect());
-    let mut statement = tx.db.prepare_cached(
-        "SELECT j.name, j.status, j.is_gone, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
-                a.stderr_path, a.steps
-         FROM job j LEFT JOIN attempt a ON a.id = (SELECT max(b.id) FROM attempt b WHERE b.job_id = j.id
-             AND b.state IN ('completed', 'failed', 'canceled', 'terminated'))
-         WHERE j.id = ?1",
-    )?;
-    ids.into_iter()
-        .map(|job| {
-            let view = statement.query_row([job.0], |row| {
-                let extra: JobExtra =
-                    parse(&row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()))?;
-                let (key, item) = match role(&extra) {
-                    Some(MapRole::Item { key, item, .. }) => (key, item),
-                    _ => (String::new(), Value::Null),
-                };
-                let status = JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Uninitialized);
-                let steps: Option<Value> =
-                    row.get::<_, Option<String>>(9)?.as_deref().map(parse).transpose()?;
-                let recovered =
-                    steps.as_ref().and_then(|steps| steps["recovered"].as_i64()).unwrap_or(0);
-                let outcome = match status {
-                    JobStatus::Completed if recovered > 0 => ItemOutcome::Recovered,
-                    JobStatus::Completed => ItemOutcome::Ok,
-                    JobStatus::Disabled => ItemOutcome::Dropped,
-                    status if status.is_bad_end() => ItemOutcome::Failed,
-                    _ => ItemOutcome::Open,
-                };
-                Ok(ItemView {
-                    job_id: job,
-                    name: row.get(0)?,
-                    key,
-                    item,
-                    status,
-                    outcome,
-                    is_gone: row.get(2)?,
-                    attempt_id: row.get(3)?,
-                    return_code: row.get(5)?,
-                    error: row.get(6)?,
-                    stdout_path: row.get(7)?,
-                    stderr_path: row.get(8)?,
-                    captures: steps
-                        .map(|steps| steps["captures"].clone())
-                        .filter(|captures| !captures.is_null()),
-                })
-            })?;
-            Ok(view)
-        })
-        .collect()
+    let mut views = Vec::with_capacity(ids.len());
+    for job in ids {
+        let row = maps::item(tx.db, job)?;
+        let (key, item) = match role(&row.extra) {
+            Some(MapRole::Item { key, item, .. }) => (key, item),
+            _ => (String::new(), Value::Null),
+        };
+        let steps = row.steps.unwrap_or_default();
+        let outcome = match row.view.status {
+            JobStatus::Completed if steps["recovered"].as_i64() > Some(0) => ItemOutcome::Recovered,
+            JobStatus::Completed => ItemOutcome::Ok,
+            JobStatus::Disabled => ItemOutcome::Dropped,
+            status if status.is_bad_end() => ItemOutcome::Failed,
+            _ => ItemOutcome::Open,
+        };
+        let captures = Some(steps["captures"].clone()).filter(|captures| !captures.is_null());
+        views.push(ItemView { key, item, outcome, captures, ..row.view });
+    }
+    Ok(views)
 }
 
 fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<JobIx, Failed> {
@@ -332,11 +277,8 @@ fn compare(
     let ids: Vec<(JobIx, JobId)> = workflow.map(index).map_or_else(Vec::new, |map| {
         map.items.iter().map(|item| (*item, workflow.job(*item).id())).collect()
     });
-    let (name, extra): (String, Option<String>) = tx
-        .db
-        .prepare_cached("SELECT name, extra FROM job WHERE id = ?1")?
-        .query_row([parent.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut extra: JobExtra = parse(extra.as_deref().unwrap_or("{}"))?;
+    let name = lookups::name_of(tx.db, parent)?;
+    let mut extra = lookups::job_extra(tx.db, parent)?;
     if matches!(role(&extra), Some(MapRole::Map(settings)) if settings.max_parallel.is_some()) {
         extra.uses.push(limit_name(parent));
     }

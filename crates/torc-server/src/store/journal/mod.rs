@@ -20,6 +20,7 @@ pub mod knowledge;
 mod limits;
 pub mod load;
 pub mod lookups;
+pub mod maps;
 pub mod meta;
 pub mod outbox;
 pub mod packets;
