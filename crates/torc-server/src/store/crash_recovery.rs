@@ -4,29 +4,28 @@
 //! Each runner and each workflow is one transaction; running it again finds nothing to do and
 //! writes nothing.
 
-use super::journal::{self, RunnerRow};
+use super::journal::runners::UnendedRunner;
+use super::journal::{self, RunnerRow, attempts};
 use super::leftovers;
-use super::load;
 use super::reservations;
 use super::runners;
 use super::writer::{Failed, Tx};
+use super::{load, lookups};
 use crate::boot::identity;
 use crate::slow_files;
-use rusqlite::{Connection, OptionalExtension};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use torc_engine::commands::{EndRunner, NoteHoldup, RepairWorkflow};
 use torc_engine::{
-    End, Holdup, JobIx, LEASE_MS, LastEnd, Life, Lost, On, Process, Repair, RunnerLife, Workflow,
+    Holdup, JobIx, LEASE_MS, LastEnd, Life, Lost, On, Process, Repair, RunnerLife, Workflow,
 };
 use torc_model::api::{CompletionReport, RecoveryView};
-use torc_model::attempt::{Ending, Output};
 use torc_model::files;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::plan::{Stdio, StdioMode};
-use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, EvidenceSource};
+use torc_model::plan::StdioMode;
+use torc_model::status::{AttemptState, Cause, EvidenceSource};
 use torc_model::words::count;
 
 /// Why to recover.
@@ -49,25 +48,14 @@ pub enum Trigger {
 /// A runner whose end is not recorded, as its row says.
 #[derive(Clone, Debug)]
 pub struct Suspect {
-    id: RunnerId,
-    workflow: WorkflowId,
-    host: String,
-    boot_id: String,
+    row: UnendedRunner,
     /// The first part of the tag that all its processes carry.
     key: String,
-    pid: i64,
-    pid_start: i64,
     /// Last word from it, or this server's begin; by the monotonic clock.
     heard: i64,
-    /// In ms; None: it was promised that silence never ends it.
-    disown: Option<i64>,
-    /// It lives in an allocation of a batch system, which knows better why it ended.
-    in_allocation: bool,
     process: Process,
     /// Why nothing follows, if nothing does.
     holdup: Option<Holdup>,
-    /// Where its logs are, and what it kept for a server that did not answer.
-    output_dir: String,
     /// Results that it wrote down and could not deliver.
     spooled: Vec<CompletionReport>,
     /// Attempts that it held and had certainly not begun.
@@ -106,40 +94,23 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
     if scope.is_none() {
         super::pool_runners::end_silent(tx)?;
     }
-    let mut statement = tx.db.prepare_cached(
-        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, c.disown_seconds,
-            c.allocation_id IS NOT NULL, c.output_dir
-         FROM compute_node c
-         WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
-    )?;
-    let rows = statement.query_map([scope.map(|id| id.0)], |row| {
-        Ok(Suspect {
-            id: RunnerId(row.get(0)?),
-            workflow: WorkflowId(row.get(1)?),
-            host: row.get(2)?,
-            boot_id: row.get(3)?,
-            pid: row.get(4)?,
-            pid_start: row.get(5)?,
-            key: load::runner_tag(&tx.state.database_id, RunnerId(row.get(0)?)),
-            heard: tx.state.boot,
-            disown: row.get::<_, Option<i64>>(7)?.map(|seconds| seconds.saturating_mul(1000)),
-            in_allocation: row.get(8)?,
-            process: Process::Unknown,
-            holdup: None,
-            output_dir: row.get(9)?,
-            spooled: Vec::new(),
-            unbegun: Vec::new(),
-        })
-    })?;
-    let mut all = rows.collect::<Result<Vec<_>, _>>()?;
-    for suspect in &mut all {
-        if let Some(heard) =
-            tx.state.engine.runners().get(&suspect.id).and_then(|known| known.heard)
-        {
-            suspect.heard = heard;
-        }
-    }
-    Ok(all)
+    let unended = journal::runners::unended(tx.db, scope)?;
+    let suspect = |row: UnendedRunner| Suspect {
+        key: load::runner_tag(&tx.state.database_id, row.id),
+        heard: tx
+            .state
+            .engine
+            .runners()
+            .get(&row.id)
+            .and_then(|known| known.heard)
+            .unwrap_or(tx.state.boot),
+        process: Process::Unknown,
+        holdup: None,
+        spooled: Vec::new(),
+        unbegun: Vec::new(),
+        row,
+    };
+    Ok(unended.into_iter().map(suspect).collect())
 }
 
 /// Looks for the suspects' processes. Only those on this host can be seen. What a dead runner left
@@ -150,18 +121,21 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
         (identity::hostname(), identity::process_space(), crate::clock::boottime_ms());
     for suspect in &mut *suspects {
         suspect.process = match boot.as_deref() {
-            Some(boot) if suspect.host == host => see(boot, suspect),
+            Some(boot) if suspect.row.host == host => see(boot, suspect),
             _ => Process::Unknown,
         };
         suspect.holdup = match suspect.process {
-            Process::Alive if is_stopped(suspect.pid) => Some(Holdup::Stopped),
+            Process::Alive if is_stopped(suspect.row.pid) => Some(Holdup::Stopped),
             Process::Unknown => Some(
-                suspect.disown.map_or(Holdup::NoDeadline, |d| Holdup::Deadline(suspect.heard + d)),
+                suspect
+                    .row
+                    .disown
+                    .map_or(Holdup::NoDeadline, |d| Holdup::Deadline(suspect.heard + d)),
             ),
             _ => None,
         };
         let is_over = matches!(suspect.process, Process::Gone | Process::Rebooted);
-        if suspect.in_allocation && is_over && now - suspect.heard < SCHEDULER_FIRST_MS {
+        if suspect.row.in_allocation && is_over && now - suspect.heard < SCHEDULER_FIRST_MS {
             suspect.process = Process::Unknown;
             suspect.holdup = Some(Holdup::Scheduler);
         }
@@ -181,7 +155,7 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
     for suspect in suspects.iter_mut().filter(|s| s.process == Process::Gone) {
         let ended = ended.remove(&suspect.key).unwrap_or_default();
         if !ended.killed.is_empty() {
-            let (runner, pids) = (suspect.id, &ended.killed);
+            let (runner, pids) = (suspect.row.id, &ended.killed);
             tracing::info!(%runner, ?pids, "ended processes that a dead runner left");
         }
         suspect.holdup = match ended.survivors {
@@ -193,7 +167,7 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
             }
         };
         suspect.process = Process::Lingering;
-        tracing::warn!(runner = %suspect.id, holdup = ?suspect.holdup, "a dead runner's processes do not end");
+        tracing::warn!(runner = %suspect.row.id, holdup = ?suspect.holdup, "a dead runner's processes do not end");
     }
 }
 
@@ -204,7 +178,7 @@ fn remove_files(suspect: &Suspect, round: &slow_files::Round) {
     if let Err(hangs) =
         round.look(&suspect.output_dir(), move || leftovers::remove_files(&dir, &key))
     {
-        tracing::warn!(runner = %suspect.id, dir = suspect.output_dir, "{hangs}: a dead runner's files stay");
+        tracing::warn!(runner = %suspect.row.id, dir = suspect.row.output_dir, "{hangs}: a dead runner's files stay");
     }
 }
 
@@ -217,9 +191,9 @@ fn is_stopped(pid: i64) -> bool {
 /// What a runner was given and has not said to have started, where a log file would tell that it
 /// did: each attempt with how the names of its files begin.
 pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
-    let workflow = tx.workflow(suspect.workflow)?;
+    let workflow = tx.workflow(suspect.row.workflow)?;
     let (run, usual) = (workflow.run, workflow.settings.execution.stdio);
-    let held = workflow.held_by(suspect.id).map(|index| workflow.job(index));
+    let held = workflow.held_by(suspect.row.id).map(|index| workflow.job(index));
     let claimed: Vec<_> = held
         .filter_map(|job| Some((job, job.held()?)))
         .filter(|(_, held)| held.state == AttemptState::Claimed)
@@ -227,14 +201,9 @@ pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, Stri
         .collect();
     let mut found = Vec::new();
     for (attempt, job, number) in claimed {
-        let own: Option<String> = tx
-            .db
-            .prepare_cached("SELECT extra -> 'stdio' FROM job WHERE id = ?1")?
-            .query_row([job.0], |row| row.get(0))?;
-        let own: Option<Stdio> = own.as_deref().map(load::parse).transpose()?.flatten();
-        let stdio = own.unwrap_or(usual);
+        let stdio = lookups::job_extra(tx.db, job)?.stdio.unwrap_or(usual);
         if stdio.mode != StdioMode::None && !stdio.delete_on_success {
-            let stem = files::attempt_stem(suspect.workflow, job, run, i64::from(number));
+            let stem = files::attempt_stem(suspect.row.workflow, job, run, i64::from(number));
             found.push((attempt, stem));
         }
     }
@@ -248,7 +217,7 @@ fn read_spool(suspect: &mut Suspect, round: &slow_files::Round) {
     match round.look(&suspect.output_dir(), move || leftovers::spooled(&dir, &key)) {
         Ok(reports) => suspect.spooled = reports,
         Err(hangs) => {
-            tracing::warn!(runner = %suspect.id, dir = suspect.output_dir, "{hangs}: a dead runner's results wait there");
+            tracing::warn!(runner = %suspect.row.id, dir = suspect.row.output_dir, "{hangs}: a dead runner's results wait there");
             suspect.process = Process::Unknown;
         }
     }
@@ -263,7 +232,7 @@ pub fn begun(output_dir: &Path, claims: &[(AttemptId, String)]) -> io::Result<Ha
 impl Suspect {
     /// Where its files are.
     pub fn output_dir(&self) -> PathBuf {
-        PathBuf::from(&self.output_dir)
+        PathBuf::from(&self.row.output_dir)
     }
 
     /// Notes which of the claims had not begun. A file system that does not answer keeps the runner
@@ -279,10 +248,10 @@ impl Suspect {
                 self.unbegun = unbegun.map(|(attempt, _)| attempt).collect();
             }
             Ok(Err(error)) => {
-                tracing::warn!(dir = self.output_dir, %error, "what a dead runner had begun cannot be told");
+                tracing::warn!(dir = self.row.output_dir, %error, "what a dead runner had begun cannot be told");
             }
             Err(hangs) => {
-                tracing::warn!(runner = %self.id, dir = self.output_dir, "{hangs}: what a dead runner had begun is there");
+                tracing::warn!(runner = %self.row.id, dir = self.row.output_dir, "{hangs}: what a dead runner had begun is there");
                 self.process = Process::Unknown;
             }
         }
@@ -295,11 +264,11 @@ pub fn sight(
     id: RunnerId,
     workflow: WorkflowId,
 ) -> Result<(Process, String), Failed> {
-    let found = suspects(tx, Some(workflow))?.into_iter().find(|s| s.id == id);
+    let found = suspects(tx, Some(workflow))?.into_iter().find(|s| s.row.id == id);
     let (host, boot) = (identity::hostname(), identity::process_space());
     let key = load::runner_tag(&tx.state.database_id, id);
     let process = match (found, boot) {
-        (Some(suspect), Some(boot)) if suspect.host == host => see(&boot, &suspect),
+        (Some(suspect), Some(boot)) if suspect.row.host == host => see(&boot, &suspect),
         _ => Process::Unknown,
     };
     Ok((process, key))
@@ -323,7 +292,7 @@ fn see(boot: &str, suspect: &Suspect) -> Process {
         Some((boot, space)) => (boot.to_owned(), Some(space.to_owned())),
         None => (text.to_owned(), None),
     };
-    let ((here, my_space), (there, its_space)) = (split(boot), split(&suspect.boot_id));
+    let ((here, my_space), (there, its_space)) = (split(boot), split(&suspect.row.boot_id));
     if there.is_empty() {
         return Process::Unknown;
     }
@@ -333,9 +302,9 @@ fn see(boot: &str, suspect: &Suspect) -> Process {
     if my_space.is_some() && its_space.is_some() && my_space != its_space {
         return Process::Unknown;
     }
-    let found = u32::try_from(suspect.pid).ok().and_then(identity::pid_start);
+    let found = u32::try_from(suspect.row.pid).ok().and_then(identity::pid_start);
     match found {
-        Some(start) if i64::try_from(start) == Ok(suspect.pid_start) => Process::Alive,
+        Some(start) if i64::try_from(start) == Ok(suspect.row.pid_start) => Process::Alive,
         Some(_) | None => Process::Gone,
     }
 }
@@ -349,29 +318,31 @@ pub fn judge(
 ) -> Result<(), Failed> {
     note_absence(tx);
     // It may have said something or left since it was listed.
-    let Some(known) = tx.state.engine.runners().get(&suspect.id) else { return Ok(()) };
+    let Some(known) = tx.state.engine.runners().get(&suspect.row.id) else { return Ok(()) };
     let heard = known.heard.unwrap_or(suspect.heard);
-    tx.handle(NoteHoldup { runner: suspect.id, holdup: suspect.holdup.clone() })?;
+    tx.handle(NoteHoldup { runner: suspect.row.id, holdup: suspect.holdup.clone() })?;
     let life = RunnerLife {
-        host: &suspect.host,
-        pid: suspect.pid,
+        host: &suspect.row.host,
+        pid: suspect.row.pid,
         last_seen: heard,
         server_boot: tx.state.boot,
         lease: LEASE_MS,
-        disown: suspect.disown,
+        disown: suspect.row.disown,
         process: suspect.process,
-        in_allocation: suspect.in_allocation,
+        in_allocation: suspect.row.in_allocation,
     };
     match life.judge(tx.uptime) {
         Life::Alive => {}
         Life::Silent { silent_for } => {
             view.runners_silent += 1;
-            let why =
-                suspect.holdup.as_ref().map(|holdup| format!(" ({})", holdup.text(suspect.pid)));
+            let why = suspect
+                .holdup
+                .as_ref()
+                .map(|holdup| format!(" ({})", holdup.text(suspect.row.pid)));
             let line = format!(
                 "runner {} on {} has been silent for {} s; nothing was done{}",
-                suspect.id,
-                suspect.host,
+                suspect.row.id,
+                suspect.row.host,
                 silent_for / 1000,
                 why.unwrap_or_default()
             );
@@ -381,7 +352,7 @@ pub fn judge(
             view.runners_ended += 1;
             view.details.push(format!(
                 "runner {} on {} is dead: {}",
-                suspect.id, suspect.host, lost.evidence.text
+                suspect.row.id, suspect.row.host, lost.evidence.text
             ));
             end_dead(tx, suspect, &lost, dry_run, view)?;
         }
@@ -396,15 +367,15 @@ fn end_dead(
     dry_run: bool,
     view: &mut RecoveryView,
 ) -> Result<(), Failed> {
-    let before = live_attempts(tx.workflow(suspect.workflow)?);
+    let before = live_attempts(tx.workflow(suspect.row.workflow)?);
     let held: Vec<JobId> = {
-        let workflow = tx.workflow(suspect.workflow)?;
-        workflow.held_by(suspect.id).map(|i| workflow.job(i).id()).collect()
+        let workflow = tx.workflow(suspect.row.workflow)?;
+        workflow.held_by(suspect.row.id).map(|i| workflow.job(i).id()).collect()
     };
     view.running_jobs_recovered += held.len() as i64;
     view.details.extend(
         held.iter()
-            .map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.id)),
+            .map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.row.id)),
     );
     if dry_run {
         return Ok(());
@@ -413,29 +384,32 @@ fn end_dead(
     for report in &suspect.spooled {
         // What it finished while no server could hear it is no loss.
         if tx
-            .workflow(suspect.workflow)?
-            .may_report(report.attempt.id, suspect.id, &report.attempt.token)
+            .workflow(suspect.row.workflow)?
+            .may_report(report.attempt.id, suspect.row.id, &report.attempt.token)
             .is_some()
         {
-            runners::end_one(tx, suspect.workflow, suspect.id, report, None)?;
+            runners::end_one(tx, suspect.row.workflow, suspect.row.id, report, None)?;
             delivered += 1;
         }
     }
     if delivered > 0 {
         let (left, counts) =
             (count(delivered, "result"), if delivered == 1 { "it counts" } else { "they count" });
-        view.details
-            .push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
+        view.details.push(format!(
+            "runner {} left {left} that it could not deliver; {counts}",
+            suspect.row.id
+        ));
     }
     let gone = EndRunner {
-        runner: suspect.id,
-        workflow: suspect.workflow,
+        runner: suspect.row.id,
+        workflow: suspect.row.workflow,
         lost,
         reason: &lost.evidence.text,
         unbegun: &suspect.unbegun,
     };
     runners::end_runner(tx, gone)?;
-    view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));
+    view.retries_created +=
+        new_attempts(&before, &live_attempts(tx.workflow(suspect.row.workflow)?));
     Ok(())
 }
 
@@ -448,31 +422,6 @@ fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, Attem
         as i64
 }
 
-/// Workflows whose rows do not fit together, by the few ways in which they can fail to.
-pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Vec<WorkflowId>> {
-    // One of them must not cost as much as all.
-    let within = if scope.is_some() { "j.workflow_id = ?1" } else { "?1 IS NULL" };
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT j.workflow_id
-         FROM job j LEFT JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
-         WHERE {within} AND (j.status = 2 AND live.state IS NOT 'queued'
-            OR j.status IN (3, 4) AND (live.state IS NULL OR live.state = 'queued')
-            OR j.status NOT IN (2, 3, 4) AND live.state IS NOT NULL)
-         UNION
-         SELECT j.workflow_id
-         FROM job j JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
-            JOIN compute_node c ON c.id = live.compute_node_id
-         WHERE j.status IN (3, 4) AND c.ended_ms IS NOT NULL AND {within}
-         UNION
-         SELECT j.workflow_id FROM job j JOIN attempt last ON last.job_id = j.id
-         WHERE j.status >= 6 AND j.status <> 9 AND j.status = 6 AND last.state = 'failed' AND last.outcome IS NULL
-            AND {within}
-            AND NOT EXISTS (SELECT 1 FROM attempt later WHERE later.job_id = j.id AND later.id > last.id)
-         ORDER BY 1"
-    ))?;
-    statement.query_map([scope.map(|id| id.0)], |row| row.get(0).map(WorkflowId))?.collect()
-}
-
 /// Makes one workflow's rows fit together.
 pub fn repair(
     tx: &mut Tx<'_>,
@@ -481,7 +430,10 @@ pub fn repair(
     view: &mut RecoveryView,
 ) -> Result<(), Failed> {
     end_ownerless(tx, id, dry_run, view)?;
-    let ends = last_ends(tx, id)?;
+    let ends = attempts::newest_ends(tx.db, id)?;
+    let workflow = tx.workflow(id)?;
+    let place = |(job, end)| Some((workflow.find(job)?, end));
+    let ends: HashMap<JobIx, LastEnd> = ends.into_iter().filter_map(place).collect();
     let stand_in = if dry_run { RunnerId(0) } else { stand_in(tx, id)? };
     let repair = On(id, RepairWorkflow { ends: &ends, stand_in });
     let before = live_attempts(tx.workflow(id)?);
@@ -546,49 +498,11 @@ fn end_ownerless(
     Ok(())
 }
 
-/// The newest ended attempt of each unfinished job in the current run.
-fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<JobIx, LastEnd>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail, a.detail
-         FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id
-         WHERE a.workflow_id = ?1 AND a.run_id = w.run_id AND j.status IN (2, 3, 4, 6)
-         AND a.state IN ('completed', 'failed', 'canceled', 'terminated') ORDER BY a.id",
-    )?;
-    let mut ends = HashMap::new();
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        let job = JobId(row.get(0)?);
-        let Some(index) = tx.state.engine.workflow(id).and_then(|w| w.find(job)) else { continue };
-        let (state, outcome, cause): (String, Option<String>, Option<String>) =
-            (row.get(2)?, row.get(3)?, row.get(6)?);
-        let Some(state) = AttemptState::parse(&state) else { continue };
-        let ending = Ending {
-            return_code: row.get(4)?,
-            signal: row.get(5)?,
-            cause: cause.as_deref().and_then(Cause::parse),
-            detail: row.get::<_, Option<String>>(8)?.as_deref().and_then(EndDetail::parse),
-            ..Ending::default()
-        };
-        let output = Output { stderr_tail: row.get(7)?, ..Output::default() };
-        let end = End { ending, output, ..End::new(EndedBy::Runner, 0) };
-        ends.insert(
-            index,
-            LastEnd { id: AttemptId(row.get(1)?), state, end, decided: outcome.is_some() },
-        );
-    }
-    Ok(ends)
-}
-
 /// A row that stands for an unknown runner, so that a lost attempt has an owner.
 fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
     let key = format!("crash-recovery-{id}");
-    let known: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT id FROM compute_node WHERE register_key = ?1")?
-        .query_row([&key], |row| row.get(0))
-        .optional()?;
-    if let Some(row) = known {
-        return Ok(RunnerId(row));
+    if let Some((known, _)) = journal::runners::registered(tx.db, &key)? {
+        return Ok(known);
     }
     let unknown = RunnerRow {
         key: &key,

@@ -502,7 +502,7 @@ impl Store {
         }
         let broken = match trigger {
             Trigger::Sweep => Vec::new(),
-            _ => self.writer.call(move |tx| Ok(crash_recovery::broken(tx.db, scope)?)).await?,
+            _ => self.writer.call(move |tx| Ok(journal::attempts::broken(tx.db, scope)?)).await?,
         };
         for id in broken {
             view = self

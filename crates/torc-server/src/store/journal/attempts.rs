@@ -4,11 +4,12 @@ use super::load::parse;
 use crate::store::read::page;
 use crate::store::rows::Rows as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use torc_engine::{BurntAttempt, KnownEnd};
+use torc_engine::{BurntAttempt, End, KnownEnd, LastEnd};
 use torc_model::api::Evidence;
+use torc_model::attempt::{Ending, Output};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::slurm::wire::AllocationView;
-use torc_model::status::{AttemptState, EndedBy, JobStatus, Outcome};
+use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, JobStatus, Outcome};
 
 /// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
 /// is its success. A job that ended otherwise runs again, and what reads its files with it.
@@ -120,9 +121,9 @@ pub fn known_end(db: &Connection, attempt: AttemptId) -> rusqlite::Result<Option
             token: row.get(0)?,
             runner: page::maybe_id(row, 1, RunnerId)?,
             state: page::word(row, 2, AttemptState::parse)?,
-            ended_by: page::maybe_word(row, 3, EndedBy::parse)?,
+            ended_by: page::known_word(row, 3, EndedBy::parse)?,
         };
-        let outcome = page::maybe_word(row, 4, Outcome::parse)?;
+        let outcome = page::known_word(row, 4, Outcome::parse)?;
         Ok((known, outcome, JobStatus::from_code(row.get(5)?)))
     })
 }
@@ -152,4 +153,56 @@ pub fn row_of(db: &Connection, job: JobId, run: i64, number: i64) -> rusqlite::R
         "SELECT coalesce(max(id), 0) FROM attempt WHERE job_id = ?1 AND run_id = ?2 AND attempt_id = ?3",
     )?
     .query_row([job.0, run, number], |row| row.get(0))
+}
+
+/// Workflows whose rows do not fit together, by the few ways in which they can fail to.
+pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Vec<WorkflowId>> {
+    // Filtered by workflow where one is asked for, so that its index is used.
+    let within = if scope.is_some() { "j.workflow_id = ?1" } else { "?1 IS NULL" };
+    db.prepare_cached(&format!(
+        "SELECT j.workflow_id
+         FROM job j LEFT JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
+         WHERE {within} AND (j.status = 2 AND live.state IS NOT 'queued'
+            OR j.status IN (3, 4) AND (live.state IS NULL OR live.state = 'queued')
+            OR j.status NOT IN (2, 3, 4) AND live.state IS NOT NULL)
+         UNION
+         SELECT j.workflow_id
+         FROM job j JOIN attempt live ON live.ended_ms IS NULL AND live.workflow_id = j.workflow_id AND live.job_id = j.id
+            JOIN compute_node c ON c.id = live.compute_node_id
+         WHERE j.status IN (3, 4) AND c.ended_ms IS NOT NULL AND {within}
+         UNION
+         SELECT j.workflow_id FROM job j JOIN attempt last ON last.job_id = j.id
+         WHERE j.status >= 6 AND j.status <> 9 AND j.status = 6 AND last.state = 'failed' AND last.outcome IS NULL
+            AND {within}
+            AND NOT EXISTS (SELECT 1 FROM attempt later WHERE later.job_id = j.id AND later.id > last.id)
+         ORDER BY 1"
+    ))?
+    .all([scope.map(|id| id.0)], |row| row.get(0).map(WorkflowId))
+}
+
+/// The ended attempts of unfinished jobs in the current run, the newest of each job last.
+pub fn newest_ends(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<(JobId, LastEnd)>> {
+    db.prepare_cached(
+        "SELECT a.job_id, a.id, a.state, a.outcome IS NOT NULL, a.return_code, a.signal, a.cause, a.stderr_tail, a.detail
+         FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id
+         WHERE a.workflow_id = ?1 AND a.run_id = w.run_id AND j.status IN (2, 3, 4, 6)
+         AND a.state IN ('completed', 'failed', 'canceled', 'terminated') ORDER BY a.id",
+    )?
+    .all([id.0], |row| {
+        let ending = Ending {
+            return_code: row.get(4)?,
+            signal: row.get(5)?,
+            cause: page::known_word(row, 6, Cause::parse)?,
+            detail: page::known_word(row, 8, EndDetail::parse)?,
+            ..Ending::default()
+        };
+        let output = Output { stderr_tail: row.get(7)?, ..Output::default() };
+        let end = LastEnd {
+            id: AttemptId(row.get(1)?),
+            state: page::word(row, 2, AttemptState::parse)?,
+            end: End { ending, output, ..End::new(EndedBy::Runner, 0) },
+            decided: row.get(3)?,
+        };
+        Ok((JobId(row.get(0)?), end))
+    })
 }

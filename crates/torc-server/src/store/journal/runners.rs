@@ -179,6 +179,44 @@ pub fn is_known(db: &Connection, id: RunnerId) -> rusqlite::Result<bool> {
     db.prepare_cached("SELECT 1 FROM compute_node WHERE id = ?1")?.exists([id.0])
 }
 
+/// A runner whose end is not written.
+#[derive(Clone, Debug)]
+pub struct UnendedRunner {
+    pub id: RunnerId,
+    pub workflow: WorkflowId,
+    pub host: String,
+    pub boot_id: String,
+    pub pid: i64,
+    pub pid_start: i64,
+    /// After so many ms of silence it is given up; None: it was promised that silence never ends it.
+    pub disown: Option<i64>,
+    /// It lives in an allocation of a batch system, which knows better why it ended.
+    pub in_allocation: bool,
+    /// Where its logs are, and what it kept for a server that did not answer.
+    pub output_dir: String,
+}
+
+/// Runners whose end is not written, of one workflow or of all.
+pub fn unended(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Vec<UnendedRunner>> {
+    db.prepare_cached(
+        "SELECT id, workflow_id, hostname, boot_id, pid, pid_start, disown_seconds, allocation_id IS NOT NULL, output_dir
+         FROM compute_node WHERE ended_ms IS NULL AND (?1 IS NULL OR workflow_id = ?1) ORDER BY id",
+    )?
+    .all([scope.map(|id| id.0)], |row| {
+        Ok(UnendedRunner {
+            id: RunnerId(row.get(0)?),
+            workflow: WorkflowId(row.get(1)?),
+            host: row.get(2)?,
+            boot_id: row.get(3)?,
+            pid: row.get(4)?,
+            pid_start: row.get(5)?,
+            disown: row.get::<_, Option<i64>>(6)?.map(|seconds| seconds.saturating_mul(1000)),
+            in_allocation: row.get(7)?,
+            output_dir: row.get(8)?,
+        })
+    })
+}
+
 /// Hosts and capacities of the runners that a workflow has had, the newest first: all, or those in allocations of a
 /// scheduler.
 pub fn capacities(

@@ -232,6 +232,15 @@ pub fn maybe_word<T>(
     .transpose()
 }
 
+/// The same, where a word that this version does not know counts as none.
+pub fn known_word<T>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
+    Ok(row.get::<_, Option<String>>(column)?.as_deref().and_then(parse))
+}
+
 /// A column whose value is wrapped by an id type.
 pub fn id<T>(row: &Row<'_>, column: impl RowIndex, wrap: fn(i64) -> T) -> rusqlite::Result<T> {
     row.get(column).map(wrap)
