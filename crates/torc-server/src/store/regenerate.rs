@@ -1,6 +1,7 @@
 //! New schedulers and allocations for jobs that still have to run: all of it, or nothing.
 
 use super::allocations::{schedule, scheduler_for, usable_of};
+use super::journal::definitions::{self, Named};
 use super::journal::{self, ActionRow};
 use super::refusal::Refusal;
 use super::unneeded;
@@ -79,11 +80,9 @@ fn one_group<'a>(
     let jobs: Vec<JobId> = group.levels.iter().flatten().copied().collect();
     let mut current = Vec::new();
     for job in &jobs {
-        let scheduler: Option<i64> = tx
-            .db
-            .prepare_cached("SELECT scheduler_id FROM job WHERE id = ?1 AND workflow_id = ?2")?
-            .query_row([job.0, id.0], |row| row.get(0))
-            .map_err(|_| Refusal::not_found("job", job.0))?;
+        let workflow = tx.workflow(id)?;
+        let index = workflow.find(*job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+        let scheduler = workflow.next_class_of(index).scheduler;
         if let Some(scheduler) = scheduler.filter(|s| !current.contains(s)) {
             current.push(scheduler);
         }
@@ -129,13 +128,8 @@ fn ask(
 ) -> Result<RegeneratedScheduler, Failed> {
     let PreparedGroup { group, mut done, jobs, mut wanted } = ready;
     if wanted > 0 {
-        let all: Vec<i64> = {
-            let mut statement = tx.db.prepare_cached(
-                "SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id",
-            )?;
-            let rows = statement.query_map([id.0], |row| row.get(0))?;
-            rows.collect::<Result<_, _>>()?
-        };
+        let all = definitions::names(tx.db, id, Named::Schedulers)?;
+        let all: Vec<i64> = all.into_iter().map(|(row, _)| row).collect();
         let found = keep(tx, id, &jobs, &all, wanted, kept)?;
         view.allocations_kept += found;
         wanted -= found;
@@ -181,10 +175,7 @@ fn keep(
         if !classes.iter().all(|class| kind.could_run(class)) {
             continue;
         }
-        let name: String = tx
-            .db
-            .prepare_cached("SELECT name FROM slurm_scheduler WHERE id = ?1")?
-            .query_row([scheduler], |row| row.get(0))?;
+        let name = definitions::scheduler_name(tx.db, *scheduler)?;
         for allocation in usable_of(tx, id, &name, runtime)? {
             if found < wanted && kept.insert(allocation) {
                 found += 1;

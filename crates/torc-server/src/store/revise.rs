@@ -7,8 +7,9 @@
 use super::difference::{Difference, Head, OneJob, Wanted, stored_hashes, timeout};
 use super::facts::{self, FileFact, Uses};
 use super::job_rows::{JobInserter, NewRow, Numbering, class, engine_job};
-use super::journal::{self, ActionRow, RevisedWorkflow, Rewritten, json};
-use super::load::parse;
+use super::journal::definitions::{self, OwnValues};
+use super::journal::{self, ActionRow, DefinedAction, RevisedWorkflow, Rewritten, json};
+use super::lookups;
 use super::map;
 use super::named::{self, Named, Said};
 use super::people::{refuse_archived, refuse_other_run, reload};
@@ -19,7 +20,7 @@ use torc_engine::commands::ApplyRevision;
 use torc_engine::{ChangedJob, JobIx, NewAction, On, Revision};
 use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedChange};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
-use torc_model::plan::{ActionKind, JobExtra, Plan, Settings};
+use torc_model::plan::{ActionKind, Plan, Settings};
 use torc_model::status::{ActionState, JobStatus};
 use torc_model::steps::MapRole;
 
@@ -114,7 +115,7 @@ fn carry_out(
     match plan {
         Some(plan) => {
             let said = Said::new(&head.spec);
-            let own = own_values(tx, id)?;
+            let own = definitions::own_values(tx.db, id)?;
             let named = named::take(tx, id, plan, &difference.files, &said)?;
             let rows =
                 Numbering::new(tx, difference.jobs.iter().take(plan.jobs.len()).map(|job| job.id))?;
@@ -219,27 +220,6 @@ struct Taken<'a> {
     own: &'a HashMap<JobId, OwnValues>,
 }
 
-/// Memory, runtime, CPUs and GPUs of a job's own, each with what its requirements said.
-type OwnValues = [(Option<i64>, Option<i64>); 4];
-
-/// What jobs were given beyond their requirements, before those are changed.
-fn own_values(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, OwnValues>> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT j.id, j.memory_bytes, r.memory_bytes, j.runtime_seconds, r.runtime_seconds,
-                j.num_cpus, coalesce(r.num_cpus, 1), j.num_gpus, coalesce(r.num_gpus, 0)
-         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
-         WHERE j.workflow_id = ?1 AND coalesce(j.memory_bytes, j.runtime_seconds, j.num_cpus, j.num_gpus)
-               IS NOT NULL",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
-        let pair = |at: usize| -> rusqlite::Result<(Option<i64>, Option<i64>)> {
-            Ok((row.get(at)?, row.get(at + 1)?))
-        };
-        Ok((JobId(row.get(0)?), [pair(1)?, pair(3)?, pair(5)?, pair(7)?]))
-    })?;
-    rows.collect()
-}
-
 impl Taken<'_> {
     /// The row of a job of the comparison.
     fn row(&self, difference: &Difference, number: u32) -> JobId {
@@ -317,11 +297,14 @@ impl Taken<'_> {
                     inserter.tie(planned, row, &parents)?;
                 }
                 let parents = job.is_retied.then_some(indexes);
-                revision.changed.push(self.rewrite(tx, at, row, index, parents)?);
+                let workflow = tx.workflow(id)?;
+                let was_map = workflow.map(index).is_some();
+                let scheduler = workflow.next_class_of(index).scheduler;
+                let changed = self.rewrite(tx, at, (row, index), scheduler, parents)?;
+                revision.changed.push(changed);
                 if runs_again(job) || job.is_new() {
                     revision.again.push(index);
                 }
-                let was_map = tx.workflow(id)?.map(index).is_some();
                 if was_map && !matches!(role, Some(MapRole::Map(_))) {
                     revision.maps.push((index, None));
                 }
@@ -347,26 +330,23 @@ impl Taken<'_> {
         Ok(())
     }
 
-    /// Writes the row of a job that is there; answers with what the engine keeps of it.
+    /// Writes the row of a job that is there; answers with what the engine keeps of it. `known` is the
+    /// scheduler that it has.
     fn rewrite(
         &self,
         tx: &Tx<'_>,
         at: usize,
-        row: JobId,
-        index: JobIx,
+        (row, index): (JobId, JobIx),
+        known: Option<i64>,
         parents: Option<Vec<JobIx>>,
     ) -> Result<ChangedJob, Failed> {
         let Self { plan, named, .. } = *self;
         let job = &plan.jobs[at];
-        let (before, scheduler): (Option<String>, Option<i64>) = tx
-            .db
-            .prepare_cached("SELECT extra, scheduler_id FROM job WHERE id = ?1")?
-            .query_row([row.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let [memory, runtime, cpus, gpus] = self.own.get(&row).copied().unwrap_or_default();
-        let before: JobExtra = before.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let before = lookups::job_extra(tx.db, row)?;
         let mut extra = (*job.extra).clone();
         extra.timeout = timeout(tx.db, row, before.timeout, extra.timeout)?;
-        let scheduler = job.scheduler.map(|s| named.schedulers[s]).or(scheduler);
+        let scheduler = job.scheduler.map(|s| named.schedulers[s]).or(known);
         let mut class = class(plan, job, scheduler);
         class.timeout = extra.timeout.map(|t| t.0);
         let signed = |value: Option<u64>| value.map(|value| value as i64);
@@ -403,29 +383,24 @@ impl Taken<'_> {
 
     /// Actions that the new spec has as well stay as they are.
     fn write_actions(&self, tx: &mut Tx<'_>, id: WorkflowId) -> Result<ActionChanges, Failed> {
-        type Described = (String, String, Vec<JobId>, bool);
-        let mut statement = tx.db.prepare_cached(
-            "SELECT id, trigger_type, what, job_ids, persistent, state FROM workflow_action
-             WHERE workflow_id = ?1 AND is_recovery = 0 ORDER BY id",
-        )?;
-        let had = statement.query_map([id.0], |row| {
-            let mut jobs: Vec<JobId> = parse(&row.get::<_, String>(3)?)?;
-            jobs.sort();
-            Ok((row.get(0)?, (row.get(1)?, row.get(2)?, jobs, row.get(4)?), row.get(5)?))
-        })?;
-        let mut had: Vec<(i64, Described, String)> = had.collect::<Result<_, _>>()?;
+        let mut had = journal::defined_actions(tx.db, id)?;
         let mut actions = ActionChanges::default();
         let first = tx.workflow(id)?.len();
         for action in &self.plan.actions {
             let mut jobs: Vec<JobId> = action.jobs.iter().map(|at| self.rows.ids[*at]).collect();
             jobs.sort();
             let what = json(Some(&action.what))?.unwrap_or_default();
-            let wanted = (action.trigger.as_str().to_owned(), what, jobs, action.persistent);
-            if let Some(at) = had.iter().position(|(_, described, _)| *described == wanted) {
+            let persistent = action.persistent;
+            let is_same = |known: &DefinedAction| {
+                known.trigger == action.trigger.as_str()
+                    && known.what == what
+                    && known.jobs == jobs
+                    && known.persistent == persistent
+            };
+            if let Some(at) = had.iter().position(is_same) {
                 drop(had.remove(at));
                 continue;
             }
-            let (_, _, jobs, persistent) = wanted;
             let row = ActionRow {
                 trigger: action.trigger,
                 what: &action.what,
@@ -450,16 +425,16 @@ impl Taken<'_> {
                 by: None,
             });
         }
-        for (action, _, state) in had {
-            if ActionState::parse(&state) == Some(ActionState::Claimed) {
+        for DefinedAction { id: action, state, .. } in had {
+            if state == ActionState::Claimed {
                 let message =
                     format!("the spec changes action {action}, which a runner carries out");
                 return Err(Refusal::conflict(ErrorCode::ActionRunning, message)
                     .hint("wait until it is done")
                     .into());
             }
-            journal::delete_action(tx.db, ActionId(action))?;
-            actions.gone.insert(ActionId(action));
+            journal::delete_action(tx.db, action)?;
+            actions.gone.insert(action);
         }
         Ok(actions)
     }

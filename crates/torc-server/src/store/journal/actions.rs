@@ -90,3 +90,39 @@ pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<Option<StoredAc
             })
         })
 }
+
+/// An action that the spec defines, with the texts of its row.
+pub struct DefinedAction {
+    /// Its row.
+    pub id: ActionId,
+    /// When it is due.
+    pub trigger: String,
+    /// What is done.
+    pub what: String,
+    /// For which jobs, in the order of their rows.
+    pub jobs: Vec<JobId>,
+    /// For every runner that comes or goes.
+    pub persistent: bool,
+    /// What became of it.
+    pub state: ActionState,
+}
+
+/// The actions of a workflow, without those that a recovery added.
+pub fn defined_actions(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<DefinedAction>> {
+    db.prepare_cached(
+        "SELECT id, trigger_type, what, job_ids, persistent, state FROM workflow_action
+         WHERE workflow_id = ?1 AND is_recovery = 0 ORDER BY id",
+    )?
+    .all([id.0], |row| {
+        let mut jobs: Vec<JobId> = parse(&row.get::<_, String>(3)?)?;
+        jobs.sort();
+        Ok(DefinedAction {
+            id: ActionId(row.get(0)?),
+            trigger: row.get(1)?,
+            what: row.get(2)?,
+            jobs,
+            persistent: row.get(4)?,
+            state: page::word(row, 5, ActionState::parse)?,
+        })
+    })
+}

@@ -244,10 +244,36 @@ pub fn handler(db: &Connection, row: i64) -> rusqlite::Result<Option<(WorkflowId
         .find([row], |row| Ok((WorkflowId(row.get(0)?), row.get(1)?)))
 }
 
+/// The name of a scheduler.
+pub fn scheduler_name(db: &Connection, row: i64) -> rusqlite::Result<String> {
+    db.prepare_cached("SELECT name FROM slurm_scheduler WHERE id = ?1")?
+        .query_row([row], |row| row.get(0))
+}
+
 /// The timeout that a recovery last gave a job, in seconds.
 pub fn raised_timeout(db: &Connection, job: JobId) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached(
         "SELECT to_value FROM adjustment WHERE job_id = ?1 AND field = 'timeout' ORDER BY id DESC LIMIT 1",
     )?
     .find([job.0], |row| row.get(0))
+}
+
+/// Memory, runtime, CPUs and GPUs of a job's own, each with what its requirements said.
+pub type OwnValues = [(Option<i64>, Option<i64>); 4];
+
+/// What jobs were given beyond their requirements, before those are changed.
+pub fn own_values(db: &Connection, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, OwnValues>> {
+    db.prepare_cached(
+        "SELECT j.id, j.memory_bytes, r.memory_bytes, j.runtime_seconds, r.runtime_seconds,
+                j.num_cpus, coalesce(r.num_cpus, 1), j.num_gpus, coalesce(r.num_gpus, 0)
+         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
+         WHERE j.workflow_id = ?1 AND coalesce(j.memory_bytes, j.runtime_seconds, j.num_cpus, j.num_gpus)
+               IS NOT NULL",
+    )?
+    .all([id.0], |row| {
+        let pair = |at: usize| -> rusqlite::Result<(Option<i64>, Option<i64>)> {
+            Ok((row.get(at)?, row.get(at + 1)?))
+        };
+        Ok((JobId(row.get(0)?), [pair(1)?, pair(3)?, pair(5)?, pair(7)?]))
+    })
 }

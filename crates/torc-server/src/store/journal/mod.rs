@@ -30,7 +30,9 @@ pub mod runners;
 pub mod verdicts;
 pub mod workflows;
 
-pub use actions::{ActionRow, action, delete_action, insert_action};
+pub use actions::{
+    ActionRow, DefinedAction, action, defined_actions, delete_action, insert_action,
+};
 pub use changes::{
     adjustment, event, family_times, grow_count, json, queue, remember, signed, write, write_shared,
 };
