@@ -607,7 +607,7 @@ impl Store {
 
     /// The newest reservations.
     pub async fn reservations(&self) -> Result<Vec<ReservationView>, Refusal> {
-        self.writer.call(|tx| reservations::list(tx)).await
+        self.writer.call(|tx| Ok(journal::limits::reservations(tx.db)?)).await
     }
 
     /// Gives a reservation more time.

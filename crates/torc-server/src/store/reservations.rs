@@ -1,50 +1,23 @@
 //! Reservations pause claims in their scope; named limits bound how many jobs use something at
 //! once.
 
-use super::read::page;
+use super::journal::limits;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, ToSql};
 use torc_engine::commands::{
     self, ExpireReservations, KeptFromWork, RemoveLimit, RenewReservation, Reserve, SetLimit,
 };
-use torc_engine::{LimitUse, Reservation, Reservations, Scope};
+use torc_engine::{LimitUse, Reservations, Scope};
 use torc_model::api::{
     CreateReservation, ErrorCode, LimitView, ReleaseReservation, ReservationToken, ReservationView,
 };
 use torc_model::ids::WorkflowId;
 use torc_model::status::ReservationStatus;
 
-const ROWS: &str =
-    "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation";
 const DEFAULT_TTL_SECONDS: i64 = 600;
-const MAX_TTL_SECONDS: i64 = 86_400;
+pub const MAX_TTL_SECONDS: i64 = 86_400;
 /// Most names in one message.
 const MAX_NAMED: usize = 10;
-
-/// The active ones. At boot recovery ends them all; after a failed commit they get what is left of
-/// their time.
-pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
-    let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
-    let next =
-        db.query_row("SELECT coalesce(max(id), 0) + 1 FROM reservation", [], |r| r.get(0))?;
-    let mut statement = db.prepare(
-        "SELECT scope, id, reserved_by, expires_ms, token_hash FROM reservation WHERE status = 'ACTIVE'",
-    )?;
-    let rows = statement.query_map([], |row| {
-        let expires: i64 = row.get(3)?;
-        let left = (expires - now).clamp(0, MAX_TTL_SECONDS * 1000);
-        let reservation = Reservation {
-            id: row.get(1)?,
-            reserved_by: row.get(2)?,
-            token_hash: row.get(4)?,
-            until: uptime + left,
-            expires,
-        };
-        Ok((page::word(row, "scope", Scope::parse)?, reservation))
-    })?;
-    Ok(Reservations::new(rows.collect::<rusqlite::Result<Vec<_>>>()?, next))
-}
 
 /// Why claims of this workflow are paused.
 pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Option<String> {
@@ -107,45 +80,23 @@ pub fn create(
         token_hash: crate::secret::hash_text(token),
         ttl_ms: ttl_ms(request.ttl_seconds)?,
     })?;
-    let mut view = get_by(tx, "scope = ?1 AND status = 'ACTIVE'", &named)?
+    let view = limits::active_reservation(tx.db, &named)?
         .ok_or_else(|| Refusal::internal("the reservation was not written"))?;
+    let mut view = counted(tx, view);
     view.token = Some(token.to_owned());
     Ok(view)
 }
 
 /// A reservation with what still runs in its scope.
 pub fn get(tx: &mut Tx<'_>, id: i64) -> Result<ReservationView, Failed> {
-    get_by(tx, "id = ?1", &id)?.ok_or_else(|| Refusal::not_found("reservation", id).into())
+    let view = limits::find_reservation(tx.db, id)?;
+    let view = view.ok_or_else(|| Refusal::not_found("reservation", id))?;
+    Ok(counted(tx, view))
 }
 
-fn get_by(
-    tx: &mut Tx<'_>,
-    condition: &str,
-    value: &dyn ToSql,
-) -> Result<Option<ReservationView>, Failed> {
-    let sql = format!("{ROWS} WHERE {condition}");
-    let row = tx.db.prepare_cached(&sql)?.query_row([value], view).optional()?;
-    Ok(row.map(|view| ReservationView { still_running: Some(running_in(tx, &view.scope)), ..view }))
-}
-
-/// The newest reservations.
-pub fn list(tx: &Tx<'_>) -> Result<Vec<ReservationView>, Failed> {
-    let mut statement = tx.db.prepare_cached(&format!("{ROWS} ORDER BY id DESC LIMIT 1000"))?;
-    Ok(statement.query_map([], view)?.collect::<Result<_, _>>()?)
-}
-
-fn view(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReservationView> {
-    Ok(ReservationView {
-        id: row.get(0)?,
-        scope: row.get(1)?,
-        reserved_by: row.get(2)?,
-        reserved_ms: row.get(3)?,
-        expires_ms: row.get(4)?,
-        ended_ms: row.get(5)?,
-        status: page::word(row, "status", ReservationStatus::parse)?,
-        token: None,
-        still_running: None,
-    })
+/// Says also what still runs in its scope.
+fn counted(tx: &Tx<'_>, view: ReservationView) -> ReservationView {
+    ReservationView { still_running: Some(running_in(tx, &view.scope)), ..view }
 }
 
 fn running_in(tx: &Tx<'_>, scope: &str) -> i64 {

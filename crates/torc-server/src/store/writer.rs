@@ -759,8 +759,8 @@ fn run<T>(
         return Err(broken(&error));
     }
     let step = |tx: &Tx<'_>, sql: &str| match is_first {
-        true => Ok(0),
-        false => tx.db.prepare_cached(sql).and_then(|mut s| s.execute([])),
+        true => Ok(()),
+        false => journal::meta::run(tx.db, sql),
     };
     if let Err(error) = step(tx, "SAVEPOINT work") {
         return Err(broken(&error));
@@ -770,7 +770,7 @@ fn run<T>(
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
     let result = match done {
         Ok(Ok(done)) => match step(tx, "RELEASE work") {
-            Ok(_) => return Ok(done),
+            Ok(()) => return Ok(done),
             Err(error) => broken(&error),
         },
         Ok(Err(Failed::Refused(refusal))) => {

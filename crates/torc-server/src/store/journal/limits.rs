@@ -1,7 +1,10 @@
 //! Rows of reservations and named limits.
 
-use rusqlite::{Connection, params};
+use crate::store::read::page;
+use crate::store::rows::Rows as _;
+use rusqlite::{Connection, Row, params};
 use torc_engine::{LimitChange, ReservationChange};
+use torc_model::api::ReservationView;
 use torc_model::status::ReservationStatus;
 
 /// Writes what happened to a reservation.
@@ -45,4 +48,41 @@ pub fn write_limit(db: &Connection, change: LimitChange, now: i64) -> rusqlite::
         }
     };
     Ok(())
+}
+
+const RESERVATIONS: &str =
+    "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation";
+
+fn reservation_view(row: &Row<'_>) -> rusqlite::Result<ReservationView> {
+    Ok(ReservationView {
+        id: row.get(0)?,
+        scope: row.get(1)?,
+        reserved_by: row.get(2)?,
+        reserved_ms: row.get(3)?,
+        expires_ms: row.get(4)?,
+        ended_ms: row.get(5)?,
+        status: page::word(row, "status", ReservationStatus::parse)?,
+        token: None,
+        still_running: None,
+    })
+}
+
+/// One reservation.
+pub fn find_reservation(db: &Connection, id: i64) -> rusqlite::Result<Option<ReservationView>> {
+    db.prepare_cached(&format!("{RESERVATIONS} WHERE id = ?1"))?.find([id], reservation_view)
+}
+
+/// The active reservation of a scope.
+pub fn active_reservation(
+    db: &Connection,
+    scope: &str,
+) -> rusqlite::Result<Option<ReservationView>> {
+    db.prepare_cached(&format!("{RESERVATIONS} WHERE scope = ?1 AND status = 'ACTIVE'"))?
+        .find([scope], reservation_view)
+}
+
+/// The newest reservations.
+pub fn reservations(db: &Connection) -> rusqlite::Result<Vec<ReservationView>> {
+    db.prepare_cached(&format!("{RESERVATIONS} ORDER BY id DESC LIMIT 1000"))?
+        .all([], reservation_view)
 }

@@ -1,14 +1,15 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
 use super::{definitions, meta};
+use crate::store::read::page;
 use crate::store::rows::Rows as _;
 use crate::store::writer::State;
 use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_engine::{
     Class, CompiledHandler, EndedRow, Engine, FamilyTime, HandlerIx, Held, JobIx, JobRow,
-    KnownRunner, Limits, LiveRow, Loaded, NewAction, NewJob, Quarantine, Rows, Runners, Tries,
-    Workflow,
+    KnownRunner, Limits, LiveRow, Loaded, NewAction, NewJob, Quarantine, Reservation, Reservations,
+    Rows, Runners, Scope, Tries, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -78,7 +79,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let mut engine = Engine::restored(Loaded {
         runners,
         limits: limits(db)?,
-        reservations: crate::store::reservations::load(db)?,
+        reservations: reservations(db, next("reservation")?)?,
         next_attempt: next("attempt")?.max(stored("next_attempt_id")?),
         next_job: next("job")?.max(stored("next_job_id")?),
     });
@@ -102,6 +103,28 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         remedied,
         ..State::default()
     })
+}
+
+/// The active reservations. At boot recovery ends them all; after a failed commit they get what is left
+/// of their time.
+fn reservations(db: &Connection, next: i64) -> rusqlite::Result<Reservations> {
+    let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
+    let mut statement = db.prepare_cached(
+        "SELECT scope, id, reserved_by, expires_ms, token_hash FROM reservation WHERE status = 'ACTIVE'",
+    )?;
+    let active: Vec<_> = statement.all([], |row| {
+        let expires: i64 = row.get(3)?;
+        let left = (expires - now).clamp(0, crate::store::reservations::MAX_TTL_SECONDS * 1000);
+        let reservation = Reservation {
+            id: row.get(1)?,
+            reserved_by: row.get(2)?,
+            token_hash: row.get(4)?,
+            until: uptime + left,
+            expires,
+        };
+        Ok((page::word(row, "scope", Scope::parse)?, reservation))
+    })?;
+    Ok(Reservations::new(active, next))
 }
 
 /// The named limits, nothing used yet.

@@ -50,3 +50,8 @@ pub fn raise_sequence(db: &Connection, table: &str, least: i64) -> rusqlite::Res
     }
     Ok(())
 }
+
+/// Runs a statement without values that moves no row, such as one about a savepoint.
+pub fn run(db: &Connection, sql: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(sql)?.execute([]).map(drop)
+}

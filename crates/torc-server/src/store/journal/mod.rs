@@ -17,7 +17,7 @@ pub mod failures;
 pub mod files;
 mod jobs;
 pub mod knowledge;
-mod limits;
+pub mod limits;
 pub mod load;
 pub mod lookups;
 pub mod maps;
