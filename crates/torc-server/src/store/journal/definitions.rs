@@ -158,6 +158,12 @@ pub fn each_definition<E: From<rusqlite::Error>>(
     Ok(())
 }
 
+/// The rows of a workflow's jobs, in order.
+pub fn job_ids(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<i64>> {
+    db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?
+        .all([id.0], |row| row.get(0))
+}
+
 /// Hands out each job with a job that it depends on.
 pub fn each_parent(
     db: &Connection,

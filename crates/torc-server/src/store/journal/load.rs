@@ -228,12 +228,7 @@ fn jobs(
     default_handler: Option<HandlerIx>,
     execution: &Execution,
 ) -> rusqlite::Result<Vec<JobRow>> {
-    let mut ids = Vec::new();
-    let mut statement =
-        db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?;
-    for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
-        ids.push(row?);
-    }
+    let ids = definitions::job_ids(db, id)?;
     let index_of = |job: i64| ids.binary_search(&job).ok().map(JobIx::new);
     let mut parents: Vec<Vec<JobIx>> = vec![Vec::new(); ids.len()];
     definitions::each_parent(db, id, |job, parent| {

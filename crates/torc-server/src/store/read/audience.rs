@@ -2,6 +2,7 @@
 
 use super::page::Filter;
 use super::{ReadError, Reader};
+use crate::store::journal::lookups;
 use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::HashSet;
@@ -131,10 +132,7 @@ impl Reader {
 
 /// Who may see a workflow; None: there is none.
 pub fn sharers_of(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Sharers>> {
-    let owner: Option<String> = connection
-        .prepare_cached("SELECT user FROM workflow WHERE id = ?")?
-        .find([id.0], |row| row.get(0))?;
-    let Some(owner) = owner else { return Ok(None) };
+    let Some((_, owner)) = lookups::name_and_user(connection, id)? else { return Ok(None) };
     let groups = connection
         .prepare_cached("SELECT group_id FROM workflow_access_group WHERE workflow_id = ?")?
         .all([id.0], |row| row.get(0))?;

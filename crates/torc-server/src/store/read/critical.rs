@@ -1,6 +1,7 @@
 //! The critical path of a run, and where its time went.
 
 use super::{ReadError, Reader, page};
+use crate::store::journal::definitions;
 use rusqlite::Connection;
 use torc_model::api::{Capacity, CriticalJob, CriticalPathView};
 use torc_model::ids::{JobId, WorkflowId};
@@ -80,12 +81,7 @@ fn spent(
     run: i64,
     now_ms: i64,
 ) -> Result<Spent, ReadError> {
-    let mut all = Spent::default();
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM job WHERE workflow_id = ? ORDER BY id")?;
-    for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
-        all.ids.push(row?);
-    }
+    let mut all = Spent { ids: definitions::job_ids(connection, id)?, ..Spent::default() };
     all.seconds = vec![0.0; all.ids.len()];
     (all.begin, all.end) = (vec![i64::MAX; all.ids.len()], vec![0; all.ids.len()]);
     let sql = "SELECT a.job_id, a.exec_seconds, a.started_ms, a.ended_ms, a.created_ms, a.state, coalesce(j.num_cpus, r.num_cpus, 1) \
@@ -128,16 +124,12 @@ fn path(connection: &Connection, id: WorkflowId, spent: &Spent) -> Result<Vec<us
     let index_of = |job: i64| spent.ids.binary_search(&job).ok();
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); spent.ids.len()];
     let mut open = vec![0u32; spent.ids.len()];
-    let mut statement = connection.prepare_cached(
-        "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        if let (Some(from), Some(to)) = (index_of(row.get(0)?), index_of(row.get(1)?)) {
+    definitions::each_parent(connection, id, |job, parent| {
+        if let (Some(from), Some(to)) = (index_of(parent.0), index_of(job.0)) {
             children[from].push(to as u32);
             open[to] += 1;
         }
-    }
+    })?;
     Ok(longest(&spent.seconds, &children, open))
 }
 

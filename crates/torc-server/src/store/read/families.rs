@@ -3,6 +3,7 @@
 use super::page;
 use super::runners::lease_begin;
 use super::{ReadError, Reader};
+use crate::store::journal::definitions::{self, Named};
 use crate::store::rows::Rows as _;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -54,9 +55,8 @@ impl Reader {
     /// The families of a workflow and of each of its jobs.
     pub async fn family_index(&self, id: WorkflowId) -> Result<FamilyIndex, ReadError> {
         self.read(move |connection| {
-            let mut names: Vec<String> = connection
-                .prepare_cached("SELECT name FROM family WHERE workflow_id = ? ORDER BY number")?
-                .all([id.0], |row| row.get(0))?;
+            let names = definitions::names(connection, id, Named::Families)?;
+            let mut names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
             let of_jobs: Vec<u32> = connection
                 .prepare_cached("SELECT family FROM job WHERE workflow_id = ? ORDER BY id")?
                 .all([id.0], |row| row.get(0))?;
@@ -312,13 +312,8 @@ fn resources(connection: &Connection, id: WorkflowId) -> Result<Vec<FamilyResour
         // The first ones of each family, then every other of them makes room for every second.
         used.dots.push((seconds, peak.unwrap_or(0)));
     }
-    let mut names: BTreeMap<i64, String> = BTreeMap::new();
-    let mut statement =
-        connection.prepare_cached("SELECT number, name FROM family WHERE workflow_id = ?")?;
-    for row in statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))? {
-        let (number, name) = row?;
-        names.insert(number, name);
-    }
+    let names = definitions::names(connection, id, Named::Families)?;
+    let names: BTreeMap<i64, String> = names.into_iter().collect();
     let view = |(number, used): (i64, Used)| {
         let name = names.get(&number).cloned().unwrap_or_else(|| "jobs".into());
         summed(number, name, used)

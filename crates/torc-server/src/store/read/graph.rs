@@ -1,7 +1,8 @@
 //! The graph of a workflow: by families, around one job, and between two.
 
+use super::jobs::dependencies;
 use super::{ReadError, Reader};
-use crate::store::rows::Rows as _;
+use crate::store::journal::definitions;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use torc_model::api::{GraphEdge, GraphGroup, GraphNode, GraphView};
@@ -142,15 +143,10 @@ struct EdgeLists {
 impl EdgeLists {
     fn of(connection: &Connection, id: WorkflowId) -> Result<Self, ReadError> {
         let mut edges = Self { children: HashMap::new(), parents: HashMap::new() };
-        let mut statement = connection.prepare_cached(
-            "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?",
-        )?;
-        let mut rows = statement.query([id.0])?;
-        while let Some(row) = rows.next()? {
-            let (parent, child) = (row.get(0)?, row.get(1)?);
-            edges.children.entry(parent).or_default().push(child);
-            edges.parents.entry(child).or_default().push(parent);
-        }
+        definitions::each_parent(connection, id, |child, parent| {
+            edges.children.entry(parent.0).or_default().push(child.0);
+            edges.parents.entry(child.0).or_default().push(parent.0);
+        })?;
         Ok(edges)
     }
 }
@@ -223,16 +219,12 @@ fn laid_out(
     chosen: &[i64],
     left_out: i64,
 ) -> Result<GraphView, ReadError> {
-    let up = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ?";
-    let parents = |job: i64| -> rusqlite::Result<Vec<i64>> {
-        connection.prepare_cached(up)?.all([workflow.0, job], |row| row.get(0))
-    };
     let index: HashMap<i64, u32> =
         chosen.iter().enumerate().map(|(at, job)| (*job, at as u32)).collect();
     let mut pairs = Vec::new();
     let mut edges = Vec::new();
     for node in chosen {
-        for parent in parents(*node)? {
+        for JobId(parent) in dependencies(connection, workflow, JobId(*node))? {
             if let Some(from) = index.get(&parent) {
                 pairs.push((*from, index[node]));
                 edges.push(GraphEdge { from: parent, to: *node, count: 1, kind: "1:1".into() });

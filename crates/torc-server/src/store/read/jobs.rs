@@ -2,8 +2,9 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{Audience, ReadError, Reader, matching};
+use crate::store::journal::lookups;
 use crate::store::rows::Rows as _;
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, LastAttempt, Page, PulseJob};
 use torc_model::ids::{JobId, WorkflowId};
@@ -170,9 +171,7 @@ impl Reader {
         self.read(move |connection| {
             let mut names = HashMap::new();
             for id in ids {
-                let name: Option<String> =
-                    page::find(connection, "SELECT name FROM job WHERE id = ?", id.0)?;
-                names.extend(name.map(|name| (id, name)));
+                names.extend(lookups::job_name(connection, id)?.map(|name| (id, name)));
             }
             Ok(names)
         })
@@ -190,9 +189,10 @@ impl Reader {
             let mut statement = connection.prepare_cached(sql)?;
             let mut states = Vec::with_capacity(ids.len());
             for id in ids {
-                let state = statement
-                    .query_row((id, workflow.0), |row| Ok(PulseJob(id, row.get(0)?, row.get(1)?)));
-                states.extend(state.optional()?);
+                states
+                    .extend(statement.find((id, workflow.0), |row| {
+                        Ok(PulseJob(id, row.get(0)?, row.get(1)?))
+                    })?);
             }
             Ok(states)
         })
@@ -235,7 +235,7 @@ fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<
     let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.exec_seconds, a.peak_memory_bytes, \
                a.memory_bytes, n.hostname, a.cause, a.pid, a.cpu_seconds FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                WHERE a.job_id = ? AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
-    let found = connection.prepare_cached(sql)?.query_row([job.0], |row| {
+    connection.prepare_cached(sql)?.find([job.0], |row| {
         Ok(LastAttempt {
             run_id: row.get(0)?,
             attempt_id: row.get(1)?,
@@ -249,8 +249,7 @@ fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<
             pid: row.get("pid")?,
             cpu_seconds: row.get("cpu_seconds")?,
         })
-    });
-    found.optional()
+    })
 }
 
 fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
@@ -308,7 +307,8 @@ fn estimate(
     Ok(found.map(|(ms, source)| (ms as f64 / 1000.0, source)))
 }
 
-fn dependencies(
+/// The jobs that a job depends on.
+pub(super) fn dependencies(
     connection: &Connection,
     workflow: WorkflowId,
     job: JobId,

@@ -3,10 +3,11 @@
 
 use super::graph::kind;
 use super::{FamilyGraph, FamilyIndex, ReadError, Reader};
+use crate::store::journal::definitions;
 use regex::Regex;
 use std::collections::{BTreeMap, HashMap};
 use torc_model::api::{GraphEdge, GraphGroup};
-use torc_model::ids::WorkflowId;
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::layout;
 
 /// Groups at most. Laying out this many takes less than half a second.
@@ -58,18 +59,15 @@ impl Reader {
                 }
             }
             let mut edges = BTreeMap::<(u32, u32), i64>::new();
-            let sql = "SELECT depends_on_job_id, job_id FROM job_depends_on WHERE workflow_id = ?";
-            let mut statement = connection.prepare_cached(sql)?;
-            let mut rows = statement.query([id.0])?;
-            let group_of = |job: i64| jobs.binary_search(&job).ok().map(|at| groups.of_jobs[at]);
-            while let Some(row) = rows.next()? {
-                let ends = (group_of(row.get(0)?), group_of(row.get(1)?));
-                if let (Some(from), Some(to)) = ends
+            let group_of =
+                |job: JobId| jobs.binary_search(&job.0).ok().map(|at| groups.of_jobs[at]);
+            definitions::each_parent(connection, id, |job, parent| {
+                if let (Some(from), Some(to)) = (group_of(parent), group_of(job))
                     && from != to
                 {
                     *edges.entry((from, to)).or_default() += 1;
                 }
-            }
+            })?;
             Ok(Some(groups.laid_out(&edges)))
         })
         .await
