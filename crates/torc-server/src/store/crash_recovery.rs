@@ -10,7 +10,9 @@ use super::leftovers;
 use super::reservations;
 use super::runners;
 use super::writer::{Failed, Tx};
+use super::{Refusal, Store};
 use super::{load, lookups};
+use crate::blocking::blocking;
 use crate::boot::identity;
 use crate::slow_files;
 use std::collections::{HashMap, HashSet};
@@ -88,8 +90,73 @@ fn note_absence(tx: &mut Tx<'_>) {
     tx.state.last_look = tx.uptime;
 }
 
+impl Store {
+    /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before
+    /// claims are served.
+    pub async fn recover(&self, trigger: Trigger) -> Result<RecoveryView, Refusal> {
+        let (scope, dry_run) = match trigger {
+            Trigger::Request { workflow, dry_run } => (Some(workflow), dry_run),
+            Trigger::Boot | Trigger::Sweep => (None, false),
+        };
+        let mut suspects = self.writer.call(move |tx| suspects(tx, scope)).await?;
+        let suspects = blocking(move || {
+            torc_failpoint::hit("recovery.looking");
+            look(&mut suspects, dry_run);
+            suspects
+        })
+        .await
+        .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
+        let mut view = RecoveryView { dry_run, ..RecoveryView::default() };
+        for mut suspect in suspects {
+            if suspect.is_gone() {
+                suspect = self.look_for_begun(suspect).await?;
+            }
+            view = self
+                .writer
+                .call(move |tx| {
+                    judge(tx, &suspect, dry_run, &mut view)?;
+                    Ok(view)
+                })
+                .await?;
+        }
+        let broken = match trigger {
+            Trigger::Sweep => Vec::new(),
+            _ => self.writer.call(move |tx| Ok(attempts::broken(tx.db, scope)?)).await?,
+        };
+        for id in broken {
+            view = self
+                .writer
+                .call(move |tx| {
+                    repair(tx, id, dry_run, &mut view)?;
+                    Ok(view)
+                })
+                .await?;
+        }
+        self.writer
+            .call(move |tx| {
+                expire_reservations(tx, trigger == Trigger::Boot, dry_run, &mut view)?;
+                Ok(view)
+            })
+            .await
+    }
+
+    async fn look_for_begun(&self, suspect: Suspect) -> Result<Suspect, Refusal> {
+        let (mut suspect, claims) = self
+            .writer
+            .call(move |tx| {
+                let claims = claims(tx, &suspect)?;
+                Ok((suspect, claims))
+            })
+            .await?;
+        let (place, names) = (suspect.output_dir(), claims.clone());
+        let begun = slow_files::look(place.clone(), move || begun(&place, &names)).await;
+        suspect.note_begun(begun, claims);
+        Ok(suspect)
+    }
+}
+
 /// Runners that may be dead.
-pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
+fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
     note_absence(tx);
     if scope.is_none() {
         super::pool_runners::end_silent(tx)?;
@@ -116,7 +183,7 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
 /// Looks for the suspects' processes. Only those on this host can be seen. What a dead runner left
 /// running is ended first: until then the runner is not gone, so that no retry can run beside an
 /// old process.
-pub fn look(suspects: &mut [Suspect], dry_run: bool) {
+fn look(suspects: &mut [Suspect], dry_run: bool) {
     let (host, boot, now) =
         (identity::hostname(), identity::process_space(), crate::clock::boottime_ms());
     for suspect in &mut *suspects {
@@ -190,7 +257,7 @@ fn is_stopped(pid: i64) -> bool {
 
 /// What a runner was given and has not said to have started, where a log file would tell that it
 /// did: each attempt with how the names of its files begin.
-pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
+fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
     let workflow = tx.workflow(suspect.row.workflow)?;
     let (run, usual) = (workflow.run, workflow.settings.execution.stdio);
     let held = workflow.held_by(suspect.row.id).map(|index| workflow.job(index));
@@ -225,7 +292,7 @@ fn read_spool(suspect: &mut Suspect, round: &slow_files::Round) {
 
 /// Finds out which of these a dead runner had begun: whatever begins has a file before it has a
 /// process.
-pub fn begun(output_dir: &Path, claims: &[(AttemptId, String)]) -> io::Result<HashSet<String>> {
+fn begun(output_dir: &Path, claims: &[(AttemptId, String)]) -> io::Result<HashSet<String>> {
     leftovers::begun(output_dir, claims.iter().map(|(_, name)| name.as_str()))
 }
 
@@ -310,7 +377,7 @@ fn see(boot: &str, suspect: &Suspect) -> Process {
 }
 
 /// Ends one suspect if it is dead.
-pub fn judge(
+fn judge(
     tx: &mut Tx<'_>,
     suspect: &Suspect,
     dry_run: bool,
@@ -423,7 +490,7 @@ fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, Attem
 }
 
 /// Makes one workflow's rows fit together.
-pub fn repair(
+fn repair(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     dry_run: bool,

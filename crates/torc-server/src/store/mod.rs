@@ -7,6 +7,7 @@ mod allocations;
 mod auto;
 mod bad_nodes;
 mod cards;
+mod claims;
 mod classify;
 mod crash_recovery;
 mod create;
@@ -42,6 +43,7 @@ mod rows;
 mod runners;
 mod shared_outputs;
 mod spawn;
+mod submissions;
 mod tidy;
 mod tokens;
 mod unneeded;
@@ -71,23 +73,17 @@ pub use why::{Waiting, WaitingJobs};
 pub use writer::Progress;
 
 use crate::blocking::blocking;
-use crate::slow_files;
 use journal::{load, lookups};
-use pool_runners::PoolWait;
 use rusqlite::Connection;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use torc_engine::Explanation;
 use torc_model::api::{
-    ActionReport, ApplyOptions, ApplyView, CancelJobs, ClaimRequest, ClaimResponse,
-    CompletionBatch, CreateFailureHandler, CreateReservation, CreateWebhook, DeliveryView,
-    ErrorCode, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView,
-    ItemsRequest, LimitView, PoolClaimRequest, PoolClaimResponse, RecoveryView, RegisterPoolRunner,
-    RegisterRunner, ReinitializeRequest, ReleaseReservation, ReportResults, ReservationToken,
+    ActionReport, CancelJobs, CreateFailureHandler, CreateReservation, CreateWebhook, DeliveryView,
+    EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest,
+    LimitView, RegisterPoolRunner, RegisterRunner, ReleaseReservation, ReservationToken,
     ReservationView, ResetRequest, ResetView, RetryJobs, RunnerRegistered, ShareView, SpawnJobs,
-    SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WebhookView,
-    WorkflowCreated,
+    SpawnedJobs, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WebhookView,
 };
 use torc_model::ids::{ActionId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::recovery::{
@@ -99,10 +95,7 @@ use torc_model::slurm::wire::{
     RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 use torc_model::status::{DeliveryState, RunnerOrder};
-use writer::{Handle, Tx};
-
-/// A claim waits at most this long; then the runner asks again.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+use writer::Handle;
 
 /// All changes of state go through here.
 #[derive(Clone)]
@@ -177,165 +170,6 @@ impl Store {
         self.writer.progress(id)
     }
 
-    /// Creates a workflow out of a spec: one transaction, all or nothing.
-    pub async fn create_workflow(
-        &self,
-        request: impl Into<Creation>,
-    ) -> Result<WorkflowCreated, Refusal> {
-        let mut request: Creation = request.into();
-        let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
-        let prepared = blocking(move || {
-            let (plan, warnings) = plan(spec)?;
-            let files = facts::of_plan(&plan);
-            Ok((plan, warnings, files))
-        });
-        let (plan, warnings, mut files) =
-            prepared.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
-        if request.initialize {
-            files = look_at(files, directory.clone()).await?;
-            refuse_missing(&files, directory.as_deref(), request.force)?;
-        } else {
-            // Initialize looks at them when it comes.
-            files.clear();
-        }
-        self.writer.call(move |tx| create::create(tx, &request, plan, &files, warnings)).await
-    }
-
-    /// Creates a workflow with what happened to it elsewhere: one transaction, all or nothing.
-    pub async fn import_workflow(
-        &self,
-        request: Creation,
-        past: torc_model::api::Past,
-        keeps_paths: bool,
-    ) -> Result<WorkflowCreated, Refusal> {
-        let mut request = request;
-        let spec = std::mem::take(&mut request.spec);
-        let planned = blocking(move || plan(spec));
-        let (plan, warnings) =
-            planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
-        self.writer
-            .call(move |tx| import::import(tx, &request, plan, &past, keeps_paths, warnings))
-            .await
-    }
-
-    /// Makes every uninitialized job blocked or ready.
-    pub async fn initialize(&self, id: WorkflowId, force: bool) -> Result<ResetView, Refusal> {
-        let (files, _) = self.look_at_files(id, force).await?;
-        self.writer
-            .call(move |tx| {
-                if !force {
-                    shared_outputs::refuse_stored(tx, id)?;
-                }
-                people::initialize(tx, id, &files)
-            })
-            .await
-    }
-
-    /// Applies a spec to a workflow that exists, or tells what that would do.
-    pub async fn apply(
-        &self,
-        id: WorkflowId,
-        spec: Option<torc_spec::Raw>,
-        how: ApplyOptions,
-    ) -> Result<ApplyView, Refusal> {
-        self.apply_by(id, spec, how, None).await
-    }
-
-    /// The same in the name of a person, who may share the workflow if it is theirs.
-    pub async fn apply_by(
-        &self,
-        id: WorkflowId,
-        spec: Option<torc_spec::Raw>,
-        mut how: ApplyOptions,
-        by: Option<Maker>,
-    ) -> Result<ApplyView, Refusal> {
-        // Planning and looking at files takes a while: another caller may be faster meanwhile.
-        let (head, directory) = self
-            .writer
-            .call(move |tx| Ok((difference::Head::read(tx.db, id)?, people::directory(tx, id)?)))
-            .await?;
-        how.revision = how.revision.or(Some(head.revision));
-        let other = match spec {
-            Some(spec) => {
-                let planned = blocking(move || plan_other(spec, &head.spec));
-                planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??
-            }
-            None => None,
-        };
-        let (prepared, warnings) = match other {
-            Some((plan, warnings)) => {
-                let files = look_at(facts::of_plan(&plan), directory.clone()).await?;
-                refuse_missing(&files, directory.as_deref(), how.force)?;
-                (revise::Prepared::Other(Box::new(plan), files), warnings)
-            }
-            None => {
-                let (files, uses) = self.look_at_files(id, how.force).await?;
-                (revise::Prepared::Same(files, uses), Vec::new())
-            }
-        };
-        let (mut view, compared) = self
-            .writer
-            .call(move |tx| {
-                // First: it only writes rows, which are taken back with the rest if that is refused.
-                let shared = match &prepared {
-                    revise::Prepared::Other(plan, _) if !how.dry_run => {
-                        access_groups::share_again(tx, id, &plan.access_groups, by.as_ref())?
-                    }
-                    _ => Vec::new(),
-                };
-                let (mut view, compared) = revise::apply(tx, id, prepared, &how)?;
-                view.warnings.extend(shared);
-                Ok((view, compared))
-            })
-            .await?;
-        tokio::task::spawn_blocking(move || drop(compared));
-        view.warnings.extend(warnings);
-        Ok(view)
-    }
-
-    /// Runs again what has changed.
-    pub async fn reinitialize(
-        &self,
-        id: WorkflowId,
-        request: ReinitializeRequest,
-    ) -> Result<ResetView, Refusal> {
-        let run = self.writer.call(move |tx| Ok(tx.workflow(id)?.run)).await?;
-        if run == 0 {
-            return Err(Refusal::conflict(
-                ErrorCode::NotInitialized,
-                format!("workflow {id} was never initialized"),
-            )
-            .hint("use `initialize`"));
-        }
-        let how = ApplyOptions {
-            dry_run: request.dry_run,
-            force: request.force,
-            run_id: request.run_id.or(Some(run)),
-            ..ApplyOptions::default()
-        };
-        let view = self.apply(id, request.spec.map(Into::into), how).await?;
-        Ok(view.into())
-    }
-
-    /// The files of a workflow as they are. Without `force`, none that a job reads may be missing.
-    async fn look_at_files(
-        &self,
-        id: WorkflowId,
-        force: bool,
-    ) -> Result<(Vec<facts::FileFact>, facts::Uses), Refusal> {
-        let (directory, files, uses) = self
-            .writer
-            .call(move |tx| {
-                let directory = people::directory(tx, id)?;
-                let uses = facts::uses(tx.db, id)?;
-                Ok((directory, facts::list(tx.db, id, &uses)?, uses))
-            })
-            .await?;
-        let files = look_at(files, directory.clone()).await?;
-        refuse_missing(&files, directory.as_deref(), force)?;
-        Ok((files, uses))
-    }
-
     /// Sends jobs back to uninitialized.
     pub async fn reset_status(
         &self,
@@ -394,7 +228,7 @@ impl Store {
         let piece = serde_json::Value::Object(request.piece.clone());
         let read = blocking(move || torc_spec::Spec::piece_from_value(piece));
         let read = read.await.map_err(|_| Refusal::internal("the piece could not be read"))?;
-        let piece = read.map_err(wrong_spec)?.spec;
+        let piece = read.map_err(submissions::wrong_spec)?.spec;
         let added =
             self.writer.call(move |tx| spawn::spawn(tx, job, &request, &piece, by_job)).await?;
         torc_failpoint::hit("spawn.committed");
@@ -470,78 +304,6 @@ impl Store {
     /// Why the jobs of a workflow that have not ended are where they are, grouped by reason.
     pub async fn explain_workflow(&self, id: WorkflowId) -> Result<why::Waiting, Refusal> {
         self.writer.call(move |tx| why::explain_workflow(tx, id)).await
-    }
-
-    /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before
-    /// claims are served.
-    pub async fn recover(&self, trigger: Trigger) -> Result<RecoveryView, Refusal> {
-        let (scope, dry_run) = match trigger {
-            Trigger::Request { workflow, dry_run } => (Some(workflow), dry_run),
-            Trigger::Boot | Trigger::Sweep => (None, false),
-        };
-        let mut suspects = self.writer.call(move |tx| crash_recovery::suspects(tx, scope)).await?;
-        let suspects = blocking(move || {
-            torc_failpoint::hit("recovery.looking");
-            crash_recovery::look(&mut suspects, dry_run);
-            suspects
-        })
-        .await
-        .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
-        let mut view = RecoveryView { dry_run, ..RecoveryView::default() };
-        for mut suspect in suspects {
-            if suspect.is_gone() {
-                suspect = self.look_for_begun(suspect).await?;
-            }
-            view = self
-                .writer
-                .call(move |tx| {
-                    crash_recovery::judge(tx, &suspect, dry_run, &mut view)?;
-                    Ok(view)
-                })
-                .await?;
-        }
-        let broken = match trigger {
-            Trigger::Sweep => Vec::new(),
-            _ => self.writer.call(move |tx| Ok(journal::attempts::broken(tx.db, scope)?)).await?,
-        };
-        for id in broken {
-            view = self
-                .writer
-                .call(move |tx| {
-                    crash_recovery::repair(tx, id, dry_run, &mut view)?;
-                    Ok(view)
-                })
-                .await?;
-        }
-        self.writer
-            .call(move |tx| {
-                crash_recovery::expire_reservations(
-                    tx,
-                    trigger == Trigger::Boot,
-                    dry_run,
-                    &mut view,
-                )?;
-                Ok(view)
-            })
-            .await
-    }
-
-    async fn look_for_begun(
-        &self,
-        suspect: crash_recovery::Suspect,
-    ) -> Result<crash_recovery::Suspect, Refusal> {
-        let (mut suspect, claims) = self
-            .writer
-            .call(move |tx| {
-                let claims = crash_recovery::claims(tx, &suspect)?;
-                Ok((suspect, claims))
-            })
-            .await?;
-        let (place, names) = (suspect.output_dir(), claims.clone());
-        let begun =
-            slow_files::look(place.clone(), move || crash_recovery::begun(&place, &names)).await;
-        suspect.note_begun(begun, claims);
-        Ok(suspect)
     }
 
     /// Runs statements of the doctor that write again what follows from other rows.
@@ -810,31 +572,6 @@ impl Store {
         self.writer.call(move |tx| pool_runners::register(tx, &request, user.as_deref())).await
     }
 
-    /// Tells a pool runner which workflow to serve next; waits for one if it asked to.
-    pub async fn claim_for_pool(
-        &self,
-        id: PoolRunnerId,
-        mut request: PoolClaimRequest,
-        audience: read::Audience,
-    ) -> Result<PoolClaimResponse, Refusal> {
-        let deadline = Instant::now() + wait(request.wait_seconds);
-        loop {
-            let (this, audience) = (request.clone(), audience.clone());
-            let (response, waits) = self
-                .writer
-                .call_routine(move |tx| pool_runners::claim(tx, id, &this, &audience))
-                .await?;
-            let Some(PoolWait { mut wakes, at_most_ms }) = waits else { return Ok(response) };
-            let pause = at_most_ms.map(|ms| Duration::from_millis(ms.max(0).unsigned_abs() + 1));
-            let until = pause.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
-            let is_late = tokio::time::timeout_at(until.into(), wakes.changed()).await.is_err();
-            if is_late && Instant::now() >= deadline {
-                return Ok(response);
-            }
-            request.unable.clear();
-        }
-    }
-
     /// A pool runner leaves.
     pub async fn pool_goodbye(&self, id: PoolRunnerId, reason: String) -> Result<(), Refusal> {
         self.writer.call(move |tx| pool_runners::goodbye(tx, id, &reason)).await
@@ -869,100 +606,6 @@ impl Store {
             .await
     }
 
-    /// Gives work to a runner; waits for some if it asked to.
-    pub async fn claim(
-        &self,
-        id: WorkflowId,
-        request: ClaimRequest,
-    ) -> Result<ClaimResponse, Refusal> {
-        let asked = Instant::now();
-        let deadline = asked + wait(request.wait_seconds);
-        // Before the first look, so that nothing falls between the look and the wait.
-        let mut wakes = self.writer.wakes(id);
-        let mut reports: Option<(Vec<_>, Vec<_>)> = None;
-        let mut request = Arc::new(request);
-        let mut may_wait = Instant::now() < deadline;
-        loop {
-            let nonce = random()?;
-            wakes.mark_unchanged();
-            let this = request.clone();
-            let begin = Instant::now();
-            let (mut response, wait) = self
-                .writer
-                .call_routine(move |tx| parked_claims::claim(tx, id, &this, asked, nonce, may_wait))
-                .await?;
-            let metrics = self.metrics();
-            metrics.claims.observe(begin.elapsed());
-            let (started, completed) = reports.get_or_insert_with(|| {
-                (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
-            });
-            let answer = match wait {
-                None => Some(response),
-                Some(wait) => {
-                    let _counted = metrics.waiting_claims.enter();
-                    let look = tokio::time::timeout_at(deadline.into(), wakes.until(wait));
-                    // The last look takes the claim out of the writer, or hears what it was given.
-                    look.await.unwrap_or_else(|_| {
-                        may_wait = false;
-                        None
-                    })
-                }
-            };
-            if let Some(mut response) = answer {
-                metrics.claimed_attempts.add(response.attempts.len() as u64);
-                response.started = std::mem::take(started);
-                response.completed = std::mem::take(completed);
-                return Ok(response);
-            }
-            if !(request.started.is_empty() && request.completed.is_empty()) {
-                let again = Arc::make_mut(&mut request);
-                again.started.clear();
-                again.completed.clear();
-            }
-        }
-    }
-
-    /// Attempts started.
-    pub async fn start(&self, batch: StartBatch) -> Result<ReportResults, Refusal> {
-        self.reports(batch.runner_id, move |tx, id| {
-            batch
-                .items
-                .iter()
-                .map(|report| runners::start_one(tx, id, batch.runner_id, report, false))
-                .collect()
-        })
-        .await
-    }
-
-    /// Attempts ended.
-    pub async fn complete(&self, batch: CompletionBatch) -> Result<ReportResults, Refusal> {
-        self.reports(batch.runner_id, move |tx, id| {
-            batch
-                .items
-                .iter()
-                .map(|report| runners::end_one(tx, id, batch.runner_id, report, None))
-                .collect()
-        })
-        .await
-    }
-
-    async fn reports<F>(&self, runner: RunnerId, each: F) -> Result<ReportResults, Refusal>
-    where
-        F: FnOnce(
-                &mut Tx<'_>,
-                WorkflowId,
-            ) -> Result<Vec<torc_model::api::ReportResult>, writer::Failed>
-            + Send
-            + 'static,
-    {
-        self.writer
-            .call_routine(move |tx| {
-                let id = runners::workflow_of(tx, runner)?;
-                Ok(ReportResults { results: each(tx, id)? })
-            })
-            .await
-    }
-
     /// A runner is alive.
     pub async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
         self.writer.call(move |tx| runners::heartbeat(tx, &beat)).await
@@ -985,79 +628,6 @@ impl Store {
     ) -> Result<(), Refusal> {
         self.writer.call(move |tx| runners::complete_action(tx, action, &report)).await
     }
-}
-
-type Planned = (torc_model::plan::Plan, Vec<String>);
-
-fn plan(spec: torc_spec::Raw) -> Result<Planned, Refusal> {
-    let parsed = torc_spec::Spec::from_raw(spec).map_err(wrong_spec)?;
-    plan_parsed(parsed)
-}
-
-fn plan_parsed(parsed: torc_spec::Parsed) -> Result<Planned, Refusal> {
-    let torc_spec::Parsed { spec, mut warnings } = parsed;
-    let (plan, more) = spec.into_plan().map_err(wrong_spec)?;
-    warnings.extend(more);
-    Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
-}
-
-fn wrong_spec(problems: torc_spec::Diagnostics) -> Refusal {
-    let mut refusal = Refusal::invalid("spec", problems.render(false));
-    refusal.code = ErrorCode::InvalidSpec;
-    refusal
-}
-
-/// Plans a spec, unless it is the one that the workflow has: that needs no plan.
-fn plan_other(spec: torc_spec::Raw, known: &str) -> Result<Option<Planned>, Refusal> {
-    let parsed = torc_spec::Spec::from_raw(spec).map_err(wrong_spec)?;
-    if parsed.spec.to_json() == known {
-        return Ok(None);
-    }
-    plan_parsed(parsed).map(Some)
-}
-
-/// Looks at files that a spec names. A hundred thousand of them take minutes on a slow file system.
-async fn look_at(
-    mut files: Vec<facts::FileFact>,
-    directory: Option<String>,
-) -> Result<Vec<facts::FileFact>, Refusal> {
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(550);
-    let Some(first) = files.first() else { return Ok(files) };
-    let place = facts::place(directory.as_deref(), &first.path);
-    let place = place.parent().map(std::path::Path::to_owned).unwrap_or_default();
-    let looked = slow_files::look_for(PATIENCE, place, move || {
-        facts::look(&mut files, directory.as_deref());
-        files
-    });
-    looked.await.map_err(|hangs| Refusal::unavailable(format!("{hangs}: files of this workflow")))
-}
-
-fn refuse_missing(
-    files: &[facts::FileFact],
-    directory: Option<&str>,
-    force: bool,
-) -> Result<(), Refusal> {
-    let missing = facts::missing_inputs(files);
-    if force || missing.is_empty() {
-        return Ok(());
-    }
-    let name = |file: &&facts::FileFact| {
-        format!("`{}` ({})", file.name, facts::place(directory, &file.path).display())
-    };
-    let names: Vec<_> = missing.iter().take(10).map(name).collect();
-    let verb = if missing.len() == 1 { "does" } else { "do" };
-    let message = format!(
-        "{} {verb} not exist: {}",
-        torc_model::words::count(missing.len(), "input file"),
-        names.join(", ")
-    );
-    Err(Refusal::conflict(ErrorCode::MissingFiles, message)
-        .hint("create them, or use `--force` to run anyway"))
-}
-
-/// How long a claim may wait.
-fn wait(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MAX_WAIT).min(MAX_WAIT)
 }
 
 fn new_token() -> Result<String, Refusal> {

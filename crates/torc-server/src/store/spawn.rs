@@ -63,7 +63,7 @@ pub fn spawn(
         return Ok(known);
     }
     let stored = StoredWorkflow::new(tx.db, adder.workflow, settings.default_failure_handler);
-    let (mut plan, there) = piece.plan_piece(&stored).map_err(super::wrong_spec)?;
+    let (mut plan, there) = piece.plan_piece(&stored).map_err(super::submissions::wrong_spec)?;
     let adds = plan.jobs.len() > there.len();
     refuse_maps(&plan)?;
     refuse_other_meanings(&stored, &plan)?;

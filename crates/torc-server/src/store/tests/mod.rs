@@ -20,10 +20,16 @@ mod unneeded;
 mod webhooks;
 mod webhooks_page;
 
+use super::submissions::plan;
+use super::writer::Tx;
 use super::*;
 use serde_json::json;
 use std::path::Path;
-use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
+use std::time::{Duration, Instant};
+use torc_model::api::{
+    AttemptRef, Capacity, ClaimRequest, ClaimResponse, CompletionBatch, CompletionReport,
+    ErrorCode, ReportVerdict, StartBatch, StartReport,
+};
 use torc_model::plan::{Backoff, FailureHandler, Job, JobExtra, JobRest, Plan, Rule};
 use torc_model::status::{Cause, JobStatus, Outcome, RunnerKind};
 
