@@ -60,7 +60,7 @@ impl Store {
                     group: None,
                 };
                 outbox::insert_delivery(tx.db, &message, tx.now)?;
-                *tx.outbox = true;
+                tx.consequences.outbox = true;
                 get(tx, id)
             })
             .await

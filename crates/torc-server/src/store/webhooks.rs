@@ -291,7 +291,7 @@ pub fn redeliver(tx: &mut Tx<'_>, id: i64) -> Result<DeliveryView, Failed> {
         delivered_ms: delivery.delivered_ms,
     };
     outbox::write_delivery(tx.db, id, &again)?;
-    *tx.outbox = true;
+    tx.consequences.outbox = true;
     Ok(delivery)
 }
 
