@@ -180,7 +180,7 @@ pub async fn list_classifications(
         job_id: query.job_id,
         state: state.transpose()?,
     };
-    Ok(Json(app.reader().list_classifications(filter, paging).await?))
+    Ok(Json(app.reader().list(filter, paging).await?))
 }
 
 /// One verdict.
@@ -196,7 +196,7 @@ pub async fn get_classification(
     State(app): State<App>,
     Path(id): Path<i64>,
 ) -> Answer<ClassificationView> {
-    Ok(Json(app.reader().get_classification(id).await?))
+    Ok(Json(app.reader().get::<ClassificationView>(id).await?))
 }
 
 /// Carries out a verdict that waits for a person.
@@ -215,7 +215,7 @@ pub async fn accept_classification(
     OptionalBody(request): OptionalBody<ResolveRequest>,
 ) -> Answer<ClassificationView> {
     app.store().accept_classification(id, request.by).await?;
-    Ok(Json(app.reader().get_classification(id).await?))
+    Ok(Json(app.reader().get::<ClassificationView>(id).await?))
 }
 
 /// Drops a verdict that waits for a person; the job goes on waiting.
@@ -234,5 +234,5 @@ pub async fn reject_classification(
     OptionalBody(request): OptionalBody<ResolveRequest>,
 ) -> Answer<ClassificationView> {
     app.store().reject_classification(id, request.by).await?;
-    Ok(Json(app.reader().get_classification(id).await?))
+    Ok(Json(app.reader().get::<ClassificationView>(id).await?))
 }

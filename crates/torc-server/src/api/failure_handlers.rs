@@ -6,7 +6,7 @@ use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
-use crate::store::read::FailureHandlerFilter;
+use crate::store::read::NamedFilter;
 use axum::extract::State;
 use serde_json::Value;
 use torc_model::api::{CreateFailureHandler, FailureHandlerView, Page, UpdateFailureHandler};
@@ -38,12 +38,12 @@ pub async fn list_failure_handlers(
 ) -> Answer<Page<FailureHandlerView>> {
     let paging = query.paging()?;
     let within = app.within(&caller, query.workflow_id).await?;
-    let filter = FailureHandlerFilter {
+    let filter = NamedFilter {
         workflow_id: within.workflow_id,
         audience: within.audience,
         name: query.name,
     };
-    Ok(Json(app.reader().list_failure_handlers(filter, paging).await?))
+    Ok(Json(app.reader().list(filter, paging).await?))
 }
 
 /// One failure handler.
@@ -61,7 +61,7 @@ pub async fn get_failure_handler(
     caller: Caller,
     Path(id): Path<i64>,
 ) -> Answer<FailureHandlerView> {
-    let handler = app.reader().get_failure_handler(id).await?;
+    let handler = app.reader().get::<FailureHandlerView>(id).await?;
     caller.check(handler.workflow_id)?;
     Ok(Json(handler))
 }
@@ -82,7 +82,7 @@ pub async fn create_failure_handler(
 ) -> Answer<FailureHandlerView> {
     app.check(&caller, request.workflow_id).await?;
     let id = app.store().create_failure_handler(request).await?;
-    Ok(Json(app.reader().get_failure_handler(id).await?))
+    Ok(Json(app.reader().get::<FailureHandlerView>(id).await?))
 }
 
 /// Changes a failure handler; failures from now on follow it.
@@ -101,7 +101,7 @@ pub async fn update_failure_handler(
     Body(request): Body<UpdateFailureHandler>,
 ) -> Answer<FailureHandlerView> {
     app.store().update_failure_handler(id, request).await?;
-    Ok(Json(app.reader().get_failure_handler(id).await?))
+    Ok(Json(app.reader().get::<FailureHandlerView>(id).await?))
 }
 
 /// Deletes a failure handler; its jobs are left without one.

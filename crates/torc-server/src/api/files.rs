@@ -67,7 +67,7 @@ pub async fn list_files(
         produced_by_job_id: query.produced_by_job_id,
         needed_by_job_id: query.needed_by_job_id,
     };
-    let mut page = app.reader().list_files(filter, paging).await?;
+    let mut page = app.reader().list(filter, paging).await?;
     if let Some(id) = query.workflow_id.filter(|_| look) {
         look_at(&app, WorkflowId(id), &mut page.items).await?;
     }
@@ -137,7 +137,7 @@ pub async fn get_file(
     caller: Caller,
     Path(id): Path<i64>,
 ) -> Answer<FileView> {
-    let file = app.reader().get_file(id).await?;
+    let file = app.reader().get::<FileView>(id).await?;
     caller.check(file.workflow_id)?;
     Ok(Json(file))
 }

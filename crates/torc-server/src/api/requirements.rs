@@ -45,7 +45,7 @@ pub async fn list_requirements(
         name: query.name,
         job_id: query.job_id,
     };
-    Ok(Json(app.reader().list_requirements(filter, paging).await?))
+    Ok(Json(app.reader().list(filter, paging).await?))
 }
 
 /// One set of resource requirements.
@@ -63,7 +63,7 @@ pub async fn get_requirements(
     caller: Caller,
     Path(id): Path<i64>,
 ) -> Answer<RequirementsView> {
-    let requirements = app.reader().get_requirements(id).await?;
+    let requirements = app.reader().get::<RequirementsView>(id).await?;
     caller.check(requirements.workflow_id)?;
     Ok(Json(requirements))
 }

@@ -6,7 +6,7 @@ use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
-use crate::store::read::SchedulerFilter;
+use crate::store::read::NamedFilter;
 use axum::extract::State;
 use torc_model::api::{Page, SlurmSchedulerView};
 
@@ -37,12 +37,12 @@ pub async fn list_schedulers(
 ) -> Answer<Page<SlurmSchedulerView>> {
     let paging = query.paging()?;
     let within = app.within(&caller, query.workflow_id).await?;
-    let filter = SchedulerFilter {
+    let filter = NamedFilter {
         workflow_id: within.workflow_id,
         audience: within.audience,
         name: query.name,
     };
-    Ok(Json(app.reader().list_schedulers(filter, paging).await?))
+    Ok(Json(app.reader().list(filter, paging).await?))
 }
 
 /// One Slurm scheduler.
@@ -60,7 +60,7 @@ pub async fn get_scheduler(
     caller: Caller,
     Path(id): Path<i64>,
 ) -> Answer<SlurmSchedulerView> {
-    let scheduler = app.reader().get_scheduler(id).await?;
+    let scheduler = app.reader().get::<SlurmSchedulerView>(id).await?;
     caller.check(scheduler.workflow_id)?;
     Ok(Json(scheduler))
 }

@@ -52,7 +52,7 @@ pub async fn list_user_data(
         producer_job_id: query.producer_job_id,
         consumer_job_id: query.consumer_job_id,
     };
-    Ok(Json(app.reader().list_user_data(filter, paging).await?))
+    Ok(Json(app.reader().list(filter, paging).await?))
 }
 
 /// One piece of user data.
@@ -70,7 +70,7 @@ pub async fn get_user_data(
     caller: Caller,
     Path(id): Path<i64>,
 ) -> Answer<UserDataView> {
-    let data = app.reader().get_user_data(id).await?;
+    let data = app.reader().get::<UserDataView>(id).await?;
     caller.check(data.workflow_id)?;
     Ok(Json(data))
 }
@@ -92,7 +92,7 @@ pub async fn update_user_data(
     Path(id): Path<i64>,
     Body(request): Body<UpdateUserData>,
 ) -> Answer<UserDataView> {
-    caller.check(app.reader().get_user_data(id).await?.workflow_id)?;
+    caller.check(app.reader().get::<UserDataView>(id).await?.workflow_id)?;
     if let Some(job) = caller.job()
         && !app.reader().declares(job, id).await?
     {
@@ -101,5 +101,5 @@ pub async fn update_user_data(
             .hint("name it in the job's `output_user_data`, or use the owner's token"));
     }
     app.store().update_user_data(id, request.data).await?;
-    Ok(Json(app.reader().get_user_data(id).await?))
+    Ok(Json(app.reader().get::<UserDataView>(id).await?))
 }

@@ -1,9 +1,8 @@
 //! Verdicts on failures.
 
-use super::page::{self, Filter, List, Paging};
-use super::{Audience, ReadError, Reader};
+use super::Audience;
+use super::page::{self, Filter, List, Listed};
 use rusqlite::Row;
-use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
     ClassificationState, ClassificationView, RetryOutcome, StatedVerdict, Verdict, VerdictEnd,
@@ -16,17 +15,6 @@ macro_rules! still_waits {
          AND j.attempt_id = c.attempt_id AND w.run_id = c.run_id)"
     };
 }
-
-const LIST: List = List {
-    rows: concat!(
-        "SELECT c.*, j.name AS job_name, ",
-        still_waits!(),
-        " AS still_waits FROM classification c JOIN job j ON j.id = c.job_id"
-    ),
-    table: "classification c",
-    key: "c.id",
-    sorts: &[("id", "c.id"), ("job_id", "c.job_id")],
-};
 
 /// Which verdicts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -41,71 +29,70 @@ pub struct ClassificationFilter {
     pub state: Option<ClassificationState>,
 }
 
-impl Reader {
-    /// Verdicts, oldest first.
-    pub async fn list_classifications(
-        &self,
-        filter: ClassificationFilter,
-        paging: Paging,
-    ) -> Result<Page<ClassificationView>, ReadError> {
-        self.read(move |connection| {
-            let conditions = Filter::default()
-                .with("c.workflow_id = ?", filter.workflow_id)
-                .seen_by("c.workflow_id", &filter.audience)
-                .with("c.job_id = ?", filter.job_id);
-            let conditions = match filter.state {
-                None => conditions,
-                Some(ClassificationState::Held) => {
-                    conditions.always("c.state = 'held'").always(concat!("", still_waits!()))
-                }
-                Some(ClassificationState::Superseded) => conditions.always(concat!(
-                    "(c.state = 'superseded' OR c.state = 'held' AND NOT ",
-                    still_waits!(),
-                    ")"
-                )),
-                Some(state @ (ClassificationState::Applied | ClassificationState::Rejected)) => {
-                    conditions.with("c.state = ?", Some(state.as_str().to_owned()))
-                }
-            };
-            LIST.page(connection, conditions, &paging, view)
+impl Listed for ClassificationView {
+    type Filter = ClassificationFilter;
+    const LIST: List = List {
+        rows: concat!(
+            "SELECT c.*, j.name AS job_name, ",
+            still_waits!(),
+            " AS still_waits FROM classification c JOIN job j ON j.id = c.job_id"
+        ),
+        table: "classification c",
+        key: "c.id",
+        sorts: &[("id", "c.id"), ("job_id", "c.job_id")],
+    };
+    const WHAT: &'static str = "classification";
+
+    fn conditions(filter: ClassificationFilter) -> Filter {
+        let conditions = Filter::default()
+            .with("c.workflow_id = ?", filter.workflow_id)
+            .seen_by("c.workflow_id", &filter.audience)
+            .with("c.job_id = ?", filter.job_id);
+        match filter.state {
+            None => conditions,
+            Some(ClassificationState::Held) => {
+                conditions.always("c.state = 'held'").always(concat!("", still_waits!()))
+            }
+            Some(ClassificationState::Superseded) => conditions.always(concat!(
+                "(c.state = 'superseded' OR c.state = 'held' AND NOT ",
+                still_waits!(),
+                ")"
+            )),
+            Some(state @ (ClassificationState::Applied | ClassificationState::Rejected)) => {
+                conditions.with("c.state = ?", Some(state.as_str().to_owned()))
+            }
+        }
+    }
+
+    fn view(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let state = page::word(row, "state", ClassificationState::parse)?;
+        let is_stale = state == ClassificationState::Held && !row.get::<_, bool>("still_waits")?;
+        Ok(Self {
+            id: row.get("id")?,
+            workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+            job_id: page::id(row, "job_id", JobId)?,
+            job_name: row.get("job_name")?,
+            run_id: row.get("run_id")?,
+            attempt_id: row.get("attempt_id")?,
+            said: StatedVerdict {
+                action: page::word(row, "action", Verdict::parse)?,
+                by: row.get("made_by")?,
+                agent: row.get("agent")?,
+                reason: row.get("reason")?,
+                confidence: row.get("confidence")?,
+                evidence: page::json(row, "evidence")?.unwrap_or_default(),
+                changes: page::json(row, "changes")?.unwrap_or_default(),
+            },
+            state: if is_stale { ClassificationState::Superseded } else { state },
+            fingerprint: row.get("fingerprint")?,
+            note: row.get("note")?,
+            created_ms: row.get("created_ms")?,
+            end: VerdictEnd {
+                decided_by: row.get("decided_by")?,
+                decided_ms: row.get("decided_ms")?,
+                outcome: page::maybe_word(row, "outcome", RetryOutcome::parse)?,
+                outcome_ms: row.get("outcome_ms")?,
+            },
         })
-        .await
     }
-
-    /// One verdict.
-    pub async fn get_classification(&self, id: i64) -> Result<ClassificationView, ReadError> {
-        self.read(move |connection| LIST.get(connection, "classification", id, view)).await
-    }
-}
-
-fn view(row: &Row<'_>) -> rusqlite::Result<ClassificationView> {
-    let state = page::word(row, "state", ClassificationState::parse)?;
-    let is_stale = state == ClassificationState::Held && !row.get::<_, bool>("still_waits")?;
-    Ok(ClassificationView {
-        id: row.get("id")?,
-        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
-        job_id: page::id(row, "job_id", JobId)?,
-        job_name: row.get("job_name")?,
-        run_id: row.get("run_id")?,
-        attempt_id: row.get("attempt_id")?,
-        said: StatedVerdict {
-            action: page::word(row, "action", Verdict::parse)?,
-            by: row.get("made_by")?,
-            agent: row.get("agent")?,
-            reason: row.get("reason")?,
-            confidence: row.get("confidence")?,
-            evidence: page::json(row, "evidence")?.unwrap_or_default(),
-            changes: page::json(row, "changes")?.unwrap_or_default(),
-        },
-        state: if is_stale { ClassificationState::Superseded } else { state },
-        fingerprint: row.get("fingerprint")?,
-        note: row.get("note")?,
-        created_ms: row.get("created_ms")?,
-        end: VerdictEnd {
-            decided_by: row.get("decided_by")?,
-            decided_ms: row.get("decided_ms")?,
-            outcome: page::maybe_word(row, "outcome", RetryOutcome::parse)?,
-            outcome_ms: row.get("outcome_ms")?,
-        },
-    })
 }

@@ -1,18 +1,11 @@
 //! Files that jobs read or write.
 
-use super::page::{self, Filter, List, Paging, containing};
+use super::page::{self, Filter, List, Listed, containing};
 use super::{Audience, ReadError, Reader};
 use crate::store::rows::Rows as _;
 use rusqlite::{Connection, Row};
-use torc_model::api::{FileView, Page};
+use torc_model::api::FileView;
 use torc_model::ids::WorkflowId;
-
-const LIST: List = List {
-    rows: "SELECT f.id, f.workflow_id, f.name, f.path, f.mtime_ms, f.size FROM file f",
-    table: "file f",
-    key: "f.id",
-    sorts: &[("id", "f.id"), ("name", "f.name"), ("path", "f.path")],
-};
 
 /// Which files.
 #[derive(Clone, Default, Debug)]
@@ -54,33 +47,50 @@ pub fn directory(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Op
         .query_row([id.0], |row| row.get(0))
 }
 
-impl Reader {
-    /// One page of files.
-    pub async fn list_files(
-        &self,
-        filter: FileFilter,
-        paging: Paging,
-    ) -> Result<Page<FileView>, ReadError> {
-        self.read(move |connection| {
-            let filter = Filter::default()
-                .with("f.workflow_id = ?", filter.workflow_id)
-.seen_by("f.workflow_id", &filter.audience)
-                .with("f.name = ?", filter.name)
-                .with("f.path = ?", filter.path)
-                .with("(f.name || ' ' || f.path) LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
-                .with(
-                    "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_file')",
-                    filter.produced_by_job_id,
-                )
-                .with(
-                    "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_file')",
-                    filter.needed_by_job_id,
-                );
-            LIST.page(connection, filter, &paging, view)
-        })
-        .await
+impl Listed for FileView {
+    type Filter = FileFilter;
+    const LIST: List = List {
+        rows: "SELECT f.id, f.workflow_id, f.name, f.path, f.mtime_ms, f.size FROM file f",
+        table: "file f",
+        key: "f.id",
+        sorts: &[("id", "f.id"), ("name", "f.name"), ("path", "f.path")],
+    };
+    const WHAT: &'static str = "file";
+
+    fn conditions(filter: FileFilter) -> Filter {
+        Filter::default()
+            .with("f.workflow_id = ?", filter.workflow_id)
+            .seen_by("f.workflow_id", &filter.audience)
+            .with("f.name = ?", filter.name)
+            .with("f.path = ?", filter.path)
+            .with(
+                "(f.name || ' ' || f.path) LIKE ? ESCAPE '\\'",
+                filter.search.as_deref().map(containing),
+            )
+            .with(
+                "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_file')",
+                filter.produced_by_job_id,
+            )
+            .with(
+                "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_file')",
+                filter.needed_by_job_id,
+            )
     }
 
+    fn view(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+            name: row.get("name")?,
+            path: row.get("path")?,
+            mtime_ms: row.get("mtime_ms")?,
+            size: row.get("size")?,
+            now: None,
+        })
+    }
+}
+
+impl Reader {
     /// Where the files of a workflow are, and when the job that writes each of these last succeeded:
     /// none where no job writes it.
     pub async fn writers_of_files(
@@ -107,21 +117,4 @@ impl Reader {
         })
         .await
     }
-
-    /// One file.
-    pub async fn get_file(&self, id: i64) -> Result<FileView, ReadError> {
-        self.read(move |connection| LIST.get(connection, "file", id, view)).await
-    }
-}
-
-fn view(row: &Row<'_>) -> rusqlite::Result<FileView> {
-    Ok(FileView {
-        id: row.get("id")?,
-        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
-        name: row.get("name")?,
-        path: row.get("path")?,
-        mtime_ms: row.get("mtime_ms")?,
-        size: row.get("size")?,
-        now: None,
-    })
 }

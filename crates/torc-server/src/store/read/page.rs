@@ -1,7 +1,7 @@
 //! One page of a list: filters, order and count, from SQL texts that are written here and values
 //! that are bound.
 
-use super::ReadError;
+use super::{Audience, ReadError, Reader};
 use crate::store::rows::Rows as _;
 use rusqlite::types::{FromSql, Value};
 use rusqlite::{Connection, Row, RowIndex, params_from_iter};
@@ -191,6 +191,49 @@ impl List {
         let direction = if paging.reverse { "DESC" } else { "ASC" };
         // The key breaks ties, so that pages neither overlap nor leave gaps.
         Ok(format!("{column} {direction}, {} {direction}", self.key))
+    }
+}
+
+/// Which rows of a list, by workflow and name.
+#[derive(Clone, Default, Debug)]
+pub struct NamedFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
+    /// Of this workflow.
+    pub workflow_id: Option<i64>,
+    /// Exactly this name.
+    pub name: Option<String>,
+}
+
+/// What clients list, and read one by one.
+pub trait Listed: Send + Sized + 'static {
+    /// Which of them.
+    type Filter: Send + 'static;
+    /// Where they stand.
+    const LIST: List;
+    /// What one of them is called.
+    const WHAT: &'static str;
+
+    /// The filter in SQL.
+    fn conditions(filter: Self::Filter) -> Filter;
+
+    /// One of them.
+    fn view(row: &Row<'_>) -> rusqlite::Result<Self>;
+}
+
+impl Reader {
+    /// One page of a list.
+    pub async fn list<V: Listed>(
+        &self,
+        filter: V::Filter,
+        paging: Paging,
+    ) -> Result<Page<V>, ReadError> {
+        self.read(move |db| V::LIST.page(db, V::conditions(filter), &paging, V::view)).await
+    }
+
+    /// One row of a list.
+    pub async fn get<V: Listed>(&self, id: i64) -> Result<V, ReadError> {
+        self.read(move |db| V::LIST.get(db, V::WHAT, id, V::view)).await
     }
 }
 

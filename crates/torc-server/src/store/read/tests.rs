@@ -4,6 +4,9 @@ use super::*;
 use crate::boot::{Database, Options};
 use rusqlite::Connection;
 use torc_model::api::RunnerUse;
+use torc_model::api::{
+    FailureHandlerView, FileView, RequirementsView, SlurmSchedulerView, UserDataView,
+};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause, JobStatus, RunnerState};
@@ -268,31 +271,37 @@ async fn smaller_lists_are_filtered_too() {
     assert!(reader.get_action(torc_model::ids::ActionId(2)).await.unwrap().persistent);
 
     let produced = FileFilter { produced_by_job_id: Some(1), ..Default::default() };
-    assert_eq!(reader.list_files(produced, all()).await.unwrap().items[0].name, "out");
+    assert_eq!(reader.list::<FileView>(produced, all()).await.unwrap().items[0].name, "out");
     let needed = FileFilter { needed_by_job_id: Some(1), ..Default::default() };
-    assert_eq!(reader.list_files(needed, all()).await.unwrap().items[0].name, "in");
+    assert_eq!(reader.list::<FileView>(needed, all()).await.unwrap().items[0].name, "in");
     let search = FileFilter { search: Some("dir/".into()), ..Default::default() };
-    assert_eq!(reader.list_files(search, all()).await.unwrap().total_count, 1);
-    assert_eq!(reader.get_file(1).await.unwrap().size, Some(6));
+    assert_eq!(reader.list::<FileView>(search, all()).await.unwrap().total_count, 1);
+    assert_eq!(reader.get::<FileView>(1).await.unwrap().size, Some(6));
 
     let consumed = UserDataFilter { consumer_job_id: Some(2), ..Default::default() };
-    assert_eq!(reader.list_user_data(consumed, all()).await.unwrap().items[0].name, "made");
-    assert_eq!(reader.get_user_data(1).await.unwrap().data, Some(serde_json::json!([1, 2])));
+    assert_eq!(reader.list::<UserDataView>(consumed, all()).await.unwrap().items[0].name, "made");
+    assert_eq!(reader.get::<UserDataView>(1).await.unwrap().data, Some(serde_json::json!([1, 2])));
 
     let of_job = RequirementsFilter { job_id: Some(2), ..Default::default() };
     assert_eq!(
-        reader.list_requirements(of_job, all()).await.unwrap().items[0].memory.as_deref(),
+        reader.list::<RequirementsView>(of_job, all()).await.unwrap().items[0].memory.as_deref(),
         Some("8g")
     );
-    assert_eq!(reader.get_requirements(1).await.unwrap().runtime.as_deref(), Some("PT2H30M"));
-    assert_eq!(reader.get_failure_handler(1).await.unwrap().name, "handler");
     assert_eq!(
-        reader.list_failure_handlers(Default::default(), all()).await.unwrap().total_count,
+        reader.get::<RequirementsView>(1).await.unwrap().runtime.as_deref(),
+        Some("PT2H30M")
+    );
+    assert_eq!(reader.get::<FailureHandlerView>(1).await.unwrap().name, "handler");
+    assert_eq!(
+        reader.list::<FailureHandlerView>(Default::default(), all()).await.unwrap().total_count,
         1
     );
-    let scheduler = reader.get_scheduler(1).await.unwrap().scheduler;
+    let scheduler = reader.get::<SlurmSchedulerView>(1).await.unwrap().scheduler;
     assert_eq!((scheduler.name.as_str(), scheduler.nodes), ("debug", 3));
-    assert_eq!(reader.list_schedulers(Default::default(), all()).await.unwrap().total_count, 1);
+    assert_eq!(
+        reader.list::<SlurmSchedulerView>(Default::default(), all()).await.unwrap().total_count,
+        1
+    );
 }
 
 #[tokio::test]

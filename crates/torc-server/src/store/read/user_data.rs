@@ -1,17 +1,10 @@
 //! Pieces of JSON that jobs hand to each other.
 
-use super::page::{self, Filter, List, Paging};
-use super::{Audience, ReadError, Reader};
+use super::Audience;
+use super::page::{self, Filter, List, Listed};
 use rusqlite::Row;
-use torc_model::api::{Page, UserDataView};
+use torc_model::api::UserDataView;
 use torc_model::ids::WorkflowId;
-
-const LIST: List = List {
-    rows: "SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral FROM user_data u",
-    table: "user_data u",
-    key: "u.id",
-    sorts: &[("id", "u.id"), ("name", "u.name")],
-};
 
 /// Which pieces of user data.
 #[derive(Clone, Default, Debug)]
@@ -30,44 +23,39 @@ pub struct UserDataFilter {
     pub consumer_job_id: Option<i64>,
 }
 
-impl Reader {
-    /// One page of user data.
-    pub async fn list_user_data(
-        &self,
-        filter: UserDataFilter,
-        paging: Paging,
-    ) -> Result<Page<UserDataView>, ReadError> {
-        self.read(move |connection| {
-            let filter = Filter::default()
-                .with("u.workflow_id = ?", filter.workflow_id)
-.seen_by("u.workflow_id", &filter.audience)
-                .with("u.name = ?", filter.name)
-                .with("u.is_ephemeral = ?", filter.is_ephemeral)
-                .with(
-                    "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_user_data')",
-                    filter.producer_job_id,
-                )
-                .with(
-                    "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_user_data')",
-                    filter.consumer_job_id,
-                );
-            LIST.page(connection, filter, &paging, view)
+impl Listed for UserDataView {
+    type Filter = UserDataFilter;
+    const LIST: List = List {
+        rows: "SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral FROM user_data u",
+        table: "user_data u",
+        key: "u.id",
+        sorts: &[("id", "u.id"), ("name", "u.name")],
+    };
+    const WHAT: &'static str = "user data";
+
+    fn conditions(filter: UserDataFilter) -> Filter {
+        Filter::default()
+            .with("u.workflow_id = ?", filter.workflow_id)
+            .seen_by("u.workflow_id", &filter.audience)
+            .with("u.name = ?", filter.name)
+            .with("u.is_ephemeral = ?", filter.is_ephemeral)
+            .with(
+                "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_user_data')",
+                filter.producer_job_id,
+            )
+            .with(
+                "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_user_data')",
+                filter.consumer_job_id,
+            )
+    }
+
+    fn view(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+            name: row.get("name")?,
+            data: page::json(row, "data")?,
+            is_ephemeral: row.get("is_ephemeral")?,
         })
-        .await
     }
-
-    /// One piece of user data.
-    pub async fn get_user_data(&self, id: i64) -> Result<UserDataView, ReadError> {
-        self.read(move |connection| LIST.get(connection, "user data", id, view)).await
-    }
-}
-
-fn view(row: &Row<'_>) -> rusqlite::Result<UserDataView> {
-    Ok(UserDataView {
-        id: row.get("id")?,
-        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
-        name: row.get("name")?,
-        data: page::json(row, "data")?,
-        is_ephemeral: row.get("is_ephemeral")?,
-    })
 }
