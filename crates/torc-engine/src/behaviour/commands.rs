@@ -540,11 +540,11 @@ fn a_command_needs_the_workflow_that_it_moves() {
         step_events: Vec::new(),
     };
     let facts = EndFacts::default();
+    let begun = Begun { actions: Vec::new(), kept: None, attempts: Vec::new(), may_take: true };
     let needs = [
         Claim { workflow, request, nonce: 7 }.needs(engine),
         BeginClaim { workflow, request, pool_order: None }.needs(engine),
-        FinishClaim { workflow, request, pool_order: None, so_far: ClaimAnswer::default() }
-            .needs(engine),
+        FinishClaim { workflow, request, pool_order: None, begun }.needs(engine),
         take.needs(engine),
         RegisterRunner { id: BOB, runner: known }.needs(engine),
         Beat { beat: &beat(ANN), written: &[] }.needs(engine),

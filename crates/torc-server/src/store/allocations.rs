@@ -6,6 +6,7 @@
 
 use super::crash_recovery;
 use super::journal;
+use super::journal::actions::StoredAction;
 use super::journal::allocations::{
     self as rows, PlannedAllocations, RunnerIn, SchedulerRow, find, life_of, step_named,
 };
@@ -126,7 +127,9 @@ fn execute_action(
     action: ActionId,
     nonce: u64,
 ) -> Result<(), Failed> {
-    let (trigger, what, is_recovery) = journal::actions::action(tx.db, action)?;
+    let known = journal::action(tx.db, action)?;
+    let StoredAction { trigger, what, is_recovery, .. } =
+        known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let ActionKind::ScheduleNodes {
         scheduler,
         num_allocations,

@@ -1,8 +1,8 @@
 //! Rows of actions that a plan or a recovery brings. What becomes of them are `Change`s.
 
-use super::super::read::page;
 use super::json;
 use super::load::parse;
+use crate::store::read::page;
 use crate::store::rows::Rows as _;
 use rusqlite::{Connection, params};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
@@ -54,15 +54,6 @@ pub fn workflows_with_schedules(db: &Connection) -> rusqlite::Result<Vec<Workflo
     statement.query_map([], |row| row.get(0).map(WorkflowId))?.collect()
 }
 
-/// When an action is due, what is done, and whether a recovery added it.
-pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<(Trigger, ActionKind, bool)> {
-    let sql = "SELECT trigger_type, what, is_recovery FROM workflow_action WHERE id = ?1";
-    db.prepare_cached(sql)?.query_row([id.0], |row| {
-        let trigger = page::word(row, "trigger_type", Trigger::parse)?;
-        Ok((trigger, parse(&row.get::<_, String>(1)?)?, row.get(2)?))
-    })
-}
-
 /// Deletes an action that a new spec does not have.
 pub fn delete_action(db: &Connection, id: ActionId) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([id.0])?;
@@ -77,18 +68,23 @@ pub struct StoredAction {
     pub trigger: Trigger,
     /// What is done.
     pub what: ActionKind,
+    /// A recovery added it.
+    pub is_recovery: bool,
 }
 
 /// One action.
 pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<Option<StoredAction>> {
-    db.prepare_cached("SELECT workflow_id, trigger_type, what FROM workflow_action WHERE id = ?1")?
-        .find([id.0], |row| {
-            Ok(StoredAction {
-                workflow: WorkflowId(row.get(0)?),
-                trigger: page::word(row, 1, Trigger::parse)?,
-                what: parse(&row.get::<_, String>(2)?)?,
-            })
+    db.prepare_cached(
+        "SELECT workflow_id, trigger_type, what, is_recovery FROM workflow_action WHERE id = ?1",
+    )?
+    .find([id.0], |row| {
+        Ok(StoredAction {
+            workflow: WorkflowId(row.get(0)?),
+            trigger: page::word(row, 1, Trigger::parse)?,
+            what: parse(&row.get::<_, String>(2)?)?,
+            is_recovery: row.get(3)?,
         })
+    })
 }
 
 /// An action that the spec defines, with the texts of its row.

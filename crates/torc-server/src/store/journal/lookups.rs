@@ -39,8 +39,7 @@ pub fn workflow_of_job(db: &Connection, job: JobId) -> rusqlite::Result<Option<W
 /// The workflow of a job, and the number of its status.
 pub fn place_of_job(db: &Connection, job: JobId) -> rusqlite::Result<Option<(WorkflowId, i64)>> {
     db.prepare_cached("SELECT workflow_id, status FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| Ok((WorkflowId(row.get(0)?), row.get(1)?)))
-        .optional()
+        .find([job.0], |row| Ok((WorkflowId(row.get(0)?), row.get(1)?)))
 }
 
 /// The name of a workflow and whose it is. Both stand before its spec, so that they are found without reading it.
