@@ -580,6 +580,45 @@ fn a_canceled_job_is_not_opened_with_those_that_failed() {
 }
 
 #[test]
+fn claims_look_again_when_the_job_that_a_runner_is_kept_for_no_longer_waits() {
+    let sized = |cpus, seconds: u32, priority| {
+        but(job(&[]), |job| {
+            (job.class.cpus, job.own_ms, job.priority) = (cpus, Some(seconds * 1_000), priority);
+        })
+    };
+    let mut desk = Desk::new(vec![sized(1, 10, 9), sized(4, 30, 5), sized(1, 60, 0)]);
+    let hold =
+        |desk: &mut Desk, at: usize, held| desk.done(On(FLOW, HoldJob { job: ix(at), held }));
+    [1, 2].into_iter().for_each(|at| assert!(hold(&mut desk, at, true).reply.is_ok()));
+    assert_eq!(numbers(&desk.ask(ANN, "k").attempts), [0]);
+    [1, 2].into_iter().for_each(|at| assert_eq!(hold(&mut desk, at, false).wakes, Wakes::None));
+    assert_eq!(desk.ask(ANN, "l").attempts, [], "the runner is kept for the wide job");
+    assert_eq!(hold(&mut desk, 1, true).wakes, Wakes::Workflow);
+    assert_eq!(numbers(&desk.ask(ANN, "m").attempts), [2]);
+}
+
+#[test]
+fn what_is_on_disk_is_not_remembered_of_a_runner_that_ended() {
+    for is_on_disk in [true, false] {
+        let mut desk = Desk::new(jobs(1));
+        let rows = |desk: &Desk| Loaded {
+            runners: desk.engine.runners().clone(),
+            next_attempt: desk.engine.next_attempt(),
+            next_job: desk.engine.next_job(),
+            ..Loaded::default()
+        };
+        let before = rows(&desk);
+        desk.run(Hear { runner: ANN, workflow: None });
+        desk.run(Leave { runner: ANN, workflow: FLOW, reason: "it leaves" });
+        if is_on_disk {
+            desk.engine.committed();
+        }
+        desk.engine.reread(Engine::restored(before));
+        assert_eq!(desk.known(ANN).heard, (!is_on_disk).then_some(50_000));
+    }
+}
+
+#[test]
 fn a_ready_job_that_gets_another_scheduler_stays_in_the_queue() {
     let mut desk = Desk::new(jobs(1));
     desk.run(On(FLOW, AssignSchedulers { jobs: &[JobId(1), JobId(99)], scheduler: 5 }));

@@ -276,6 +276,14 @@ fn a_copy_that_recovers_opens_what_failed_or_waits_for_a_verdict() {
     assert_eq!(statuses(&c.flow), [PendingFailed, Failed, Completed]);
     assert_eq!(statuses(&c.flow.copy_to_simulate(true, c.now)), [Ready, Ready, Completed]);
     assert_eq!(statuses(&c.flow.copy_to_simulate(false, c.now)), statuses(&c.flow));
+    // One that is over is simulated once more, unless what failed of it is to run again.
+    c.flow.classify(ix(0), false, c.now).expect("it waits for a verdict");
+    assert!(c.flow.is_complete());
+    assert_eq!(statuses(&c.flow.copy_to_simulate(true, c.now)), [Ready, Ready, Completed]);
+    assert_eq!(statuses(&c.flow.copy_to_simulate(false, c.now)), [Ready; 3]);
+    // One that has not begun begins.
+    let fresh = Chronicle::plain(vec![job(&[]), job(&[0])]).flow;
+    assert_eq!(statuses(&fresh.copy_to_simulate(false, 0)), [Ready, Blocked]);
 }
 
 #[test]

@@ -223,6 +223,27 @@ fn a_revised_map_keeps_its_items_and_may_stop_being_a_map() {
 }
 
 #[test]
+fn a_revision_adds_items_to_a_map() {
+    let mut c = mapped(tolerating(0));
+    let item = but(job(&[]), |job| (job.id, job.position) = (JobId(9), 9));
+    let changed = ChangedJob {
+        index: ix(0),
+        priority: 0,
+        family: 0,
+        class: Class { cpus: 1, nodes: 1, ..Class::default() },
+        handler: None,
+        cancel_on_failure: true,
+        max_lost: 1,
+        parents: Some(vec![ix(1), ix(2), ix(4)]),
+    };
+    let (added, items) = (vec![item], vec![(ix(4), ix(0))]);
+    let revision = Revision { added, items, changed: vec![changed], ..Revision::default() };
+    assert_eq!(c.flow.revise(revision, 0).expect("it is live"), [ix(4)]);
+    assert_eq!((c.flow.map_of(ix(4)), c.flow.tally(ix(0)).total), (Some(ix(0)), 3));
+    assert_eq!(c.take(1, 9), [1, 2, 4]);
+}
+
+#[test]
 fn a_removed_item_is_no_item_and_a_removed_map_has_none() {
     let mut c = mapped(tolerating(0));
     let remove = |c: &mut Chronicle, at: usize| {

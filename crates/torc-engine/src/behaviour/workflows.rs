@@ -116,6 +116,16 @@ fn of_the_jobs_in_its_way_a_job_names_ten() {
 }
 
 #[test]
+fn a_job_says_how_long_its_next_attempt_waits() {
+    let mut flow = Chronicle::plain(vec![job(&[])]).flow;
+    flow.initialize(0);
+    flow.jobs[ix(0)].rare.edit(|rare| rare.not_before = Some(6_500));
+    let said = |now| flow.explain(ix(0), &[], &Limits::new(), now).summary;
+    assert_eq!(said(5_000), "its retry waits another 1.5 s");
+    assert_eq!(said(6_500), NO_RUNNER, "its time has come");
+}
+
+#[test]
 fn nothing_is_due_once_a_retry_may_go_to_any_runner_again() {
     let again = Rule { match_all_exit_codes: true, max_retries: 9, ..Rule::default() };
     let jobs = vec![but(job(&[]), |job| job.handler = Some(HandlerIx::new(0))), job(&[])];
