@@ -76,6 +76,7 @@ use crate::blocking::blocking;
 use journal::{load, lookups};
 use rusqlite::Connection;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::{broadcast, watch};
 use torc_engine::Explanation;
 use torc_model::api::{
@@ -130,27 +131,27 @@ impl Store {
 
     /// Changes whenever an action was triggered.
     pub fn triggers(&self) -> watch::Receiver<u64> {
-        self.writer.triggers()
+        self.writer.shared.signals.triggers.subscribe()
     }
 
     /// Changes whenever allocations were planned.
     pub fn allocations(&self) -> watch::Receiver<u64> {
-        self.writer.allocations()
+        self.writer.shared.signals.allocations.subscribe()
     }
 
     /// Committed events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventView>> {
-        self.writer.subscribe()
+        self.writer.shared.events.subscribe()
     }
 
     /// What is counted.
     pub fn metrics(&self) -> &Arc<crate::metrics::Metrics> {
-        self.writer.metrics()
+        &self.writer.shared.metrics
     }
 
     /// Requests to change something that have not been answered yet.
     pub fn open_requests(&self) -> usize {
-        self.writer.open_requests()
+        self.writer.shared.open.load(Ordering::Relaxed)
     }
 
     /// Changes are carried out; false after a defect that only a new start mends.
@@ -161,13 +162,15 @@ impl Store {
     /// Where every workflow stands that was touched since the start. The number grows when some of
     /// that was forgotten.
     pub fn all_progress(&self) -> (std::collections::HashMap<WorkflowId, Progress>, u64) {
-        self.writer.all_progress()
+        let published = self.writer.shared.published();
+        (published.progress.clone(), published.generation)
     }
 
     /// Where a workflow stands, when it was touched lately; otherwise the database knows. The
     /// second number changes with everything else that is shown with it.
     pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
-        self.writer.progress(id)
+        let published = self.writer.shared.published();
+        published.progress.get(&id).map(|progress| (*progress, published.epoch))
     }
 
     /// Sends jobs back to uninitialized.
@@ -459,7 +462,7 @@ impl Store {
 
     /// Told whenever a delivery was written.
     pub fn outbox(&self) -> Arc<tokio::sync::Notify> {
-        self.writer.outbox()
+        self.writer.shared.outbox.clone()
     }
 
     /// Deliveries to try now, and when the next one is due.

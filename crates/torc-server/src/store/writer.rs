@@ -137,13 +137,13 @@ impl Progress {
 
 /// What the rest of the server may look at without asking the writer.
 #[derive(Default)]
-struct Published {
+pub(super) struct Published {
     /// The workflows in memory.
-    progress: HashMap<WorkflowId, Progress>,
+    pub(super) progress: HashMap<WorkflowId, Progress>,
     /// Grows with every commit that may have changed something else about any workflow.
-    epoch: u64,
+    pub(super) epoch: u64,
     /// Grows when progress was forgotten: what was counted from rows before may be older.
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<(), Failed> + Send>;
@@ -188,24 +188,24 @@ type Outside = Box<dyn FnOnce(&Connection) + Send>;
 pub struct Handle {
     sender: Sender<Message>,
     writer: Arc<Mutex<Writer>>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What callers see of the writer without its lock.
-struct Shared {
+pub(super) struct Shared {
     /// Requests that have not been answered yet.
-    open: AtomicUsize,
+    pub(super) open: AtomicUsize,
     is_quick: AtomicBool,
-    events: broadcast::Sender<Arc<EventView>>,
+    pub(super) events: broadcast::Sender<Arc<EventView>>,
     wakes: Arc<Wakes>,
     published: Mutex<Published>,
-    outbox: Arc<Notify>,
-    signals: Signals,
-    metrics: Arc<Metrics>,
+    pub(super) outbox: Arc<Notify>,
+    pub(super) signals: Signals,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 impl Shared {
-    fn published(&self) -> MutexGuard<'_, Published> {
+    pub(super) fn published(&self) -> MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,11 +213,11 @@ impl Shared {
 /// Tells of events that parts of the server itself wait for, each a number that grows: a task
 /// that waits for few of them must not be woken by all.
 #[derive(Default)]
-struct Signals {
+pub(super) struct Signals {
     /// An action was triggered.
-    triggers: watch::Sender<u64>,
+    pub(super) triggers: watch::Sender<u64>,
     /// Allocations were planned.
-    allocations: watch::Sender<u64>,
+    pub(super) allocations: watch::Sender<u64>,
 }
 
 impl Signals {
@@ -352,58 +352,14 @@ impl Handle {
         self.shared.is_quick.store(is_quick, Ordering::Relaxed);
     }
 
-    /// Committed events from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventView>> {
-        self.shared.events.subscribe()
-    }
-
-    /// Hears whenever a waiting claim of this workflow should look again.
-    pub fn wakes(&self, id: WorkflowId) -> Waiting {
-        self.shared.wakes.subscribe(id)
-    }
-
-    /// Changes whenever an action was triggered.
-    pub fn triggers(&self) -> watch::Receiver<u64> {
-        self.shared.signals.triggers.subscribe()
-    }
-
-    /// Changes whenever allocations were planned.
-    pub fn allocations(&self) -> watch::Receiver<u64> {
-        self.shared.signals.allocations.subscribe()
-    }
-
-    /// Told whenever a delivery was written.
-    pub fn outbox(&self) -> Arc<Notify> {
-        self.shared.outbox.clone()
-    }
-
-    /// What is counted.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.shared.metrics
-    }
-
-    /// Requests that have not been answered yet.
-    pub fn open_requests(&self) -> usize {
-        self.shared.open.load(Ordering::Relaxed)
-    }
-
     /// No panic has left the writer's state half changed.
     pub fn is_alive(&self) -> bool {
         !self.writer.is_poisoned()
     }
 
-    /// Where every workflow stands that was touched since the start. The number grows when some of
-    /// that was forgotten.
-    pub fn all_progress(&self) -> (HashMap<WorkflowId, Progress>, u64) {
-        let published = self.shared.published();
-        (published.progress.clone(), published.generation)
-    }
-
-    /// Where a workflow stands, if it was touched since the start, and the epoch: as long as that
-    /// is the same, nothing else about a workflow's progress has changed.
-    pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
-        let published = self.shared.published();
-        published.progress.get(&id).map(|progress| (*progress, published.epoch))
+    /// Hears whenever a waiting claim of this workflow should look again.
+    pub fn wakes(&self, id: WorkflowId) -> Waiting {
+        self.shared.wakes.subscribe(id)
     }
 }
 
