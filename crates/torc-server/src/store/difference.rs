@@ -53,6 +53,20 @@ pub struct OneJob {
 }
 
 impl OneJob {
+    fn new(id: Option<JobId>, plan: Option<usize>, status: JobStatus) -> Self {
+        Self {
+            id,
+            plan,
+            status,
+            was_removed: false,
+            change: None,
+            is_rewritten: false,
+            is_retied: false,
+            parents: Vec::new(),
+            map: None,
+        }
+    }
+
     /// It has not begun: it runs by itself, as the newest revision says.
     pub fn waits(&self) -> bool {
         matches!(self.status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready)
@@ -94,11 +108,9 @@ pub struct Difference {
 pub struct Head {
     /// The spec it has.
     pub spec: String,
-    /// Its settings.
     pub settings: Settings,
     /// Its revision.
     pub revision: i64,
-    /// Its run.
     pub run: i64,
 }
 
@@ -218,17 +230,7 @@ impl JobDefinitions {
 
     fn push_stored(&mut self, id: JobId, status: JobStatus) -> &mut OneJob {
         self.by_id.insert(id, self.list.len() as u32);
-        self.list.push(OneJob {
-            id: Some(id),
-            plan: None,
-            status,
-            was_removed: false,
-            change: None,
-            is_rewritten: false,
-            is_retied: false,
-            parents: Vec::new(),
-            map: None,
-        });
+        self.list.push(OneJob::new(Some(id), None, status));
         self.list.last_mut().expect("it was pushed")
     }
 
@@ -243,19 +245,8 @@ impl JobDefinitions {
     ) -> Result<Self, Failed> {
         let db = tx.db;
         let mut jobs = Self::default();
-        for (at, _) in plan.jobs.iter().enumerate() {
-            jobs.list.push(OneJob {
-                id: None,
-                plan: Some(at),
-                status: JobStatus::Uninitialized,
-                was_removed: false,
-                change: None,
-                is_rewritten: false,
-                is_retied: false,
-                parents: Vec::new(),
-                map: None,
-            });
-        }
+        let new = |at| OneJob::new(None, Some(at), JobStatus::Uninitialized);
+        jobs.list.extend((0..plan.jobs.len()).map(new));
         jobs.find_rows(db, id, plan)?;
         // The limit that a map sets on its items is named after the map's row.
         let mut next = next_job - 1;

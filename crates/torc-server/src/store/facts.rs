@@ -23,7 +23,6 @@ const SLACK_MS: i64 = 2_000;
 pub struct FileFact {
     /// Its row; 0: it has none yet.
     pub id: i64,
-    /// Its name.
     pub name: String,
     /// As written in the spec.
     pub path: String,

@@ -200,7 +200,6 @@ pub struct AuditRow<'a> {
     pub token_id: Option<i64>,
     /// Its method.
     pub method: &'a str,
-    /// Its path.
     pub path: &'a str,
     /// Its id in the log.
     pub request_id: &'a str,

@@ -62,7 +62,6 @@ pub fn delete_action(db: &Connection, id: ActionId) -> rusqlite::Result<()> {
 
 /// An action, as its row has it.
 pub struct StoredAction {
-    /// Its workflow.
     pub workflow: WorkflowId,
     /// When it is due.
     pub trigger: Trigger,
@@ -89,7 +88,6 @@ pub fn action(db: &Connection, id: ActionId) -> rusqlite::Result<Option<StoredAc
 
 /// An action that the spec defines, with the texts of its row.
 pub struct DefinedAction {
-    /// Its row.
     pub id: ActionId,
     /// When it is due.
     pub trigger: String,

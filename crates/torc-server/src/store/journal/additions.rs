@@ -14,13 +14,11 @@ pub struct AdditionRow<'a> {
     pub adder: (JobId, i64),
     /// A repeat of the request has the same.
     pub key: &'a str,
-    /// Its workflow.
     pub workflow: WorkflowId,
     /// The chain of additions that it belongs to, and its place there.
     pub place: (&'a str, i64),
     /// What was asked for, in short.
     pub hash: &'a str,
-    /// The jobs.
     pub jobs: &'a [JobId],
     /// So many of them are new.
     pub new: usize,

@@ -31,11 +31,8 @@ pub fn last_ends(
 
 /// An attempt that was stopped, or lost with its runner.
 pub struct StoppedAttempt {
-    /// Its row.
     pub attempt: AttemptId,
-    /// Its job.
     pub job: JobId,
-    /// Its run.
     pub run: i64,
     /// Its number in the run.
     pub number: i64,

@@ -64,9 +64,7 @@ pub fn each_status(
 
 /// A job beside a plan that may have it.
 pub struct KnownJob<'a> {
-    /// Its row.
     pub id: JobId,
-    /// Its name.
     pub name: &'a str,
     /// Where it stands.
     pub status: JobStatus,
@@ -104,9 +102,7 @@ pub fn each_job<E: From<rusqlite::Error>>(
 
 /// What a job does and needs, as its row has it.
 pub struct Definition<'a> {
-    /// Its row.
     pub id: JobId,
-    /// The command.
     pub command: Option<&'a str>,
     /// What stands before the command.
     pub invocation_script: Option<&'a str>,
@@ -122,7 +118,6 @@ pub struct Definition<'a> {
     pub scheduler: Option<i64>,
     /// It is canceled when a dependency fails.
     pub cancel_on_failure: bool,
-    /// Its priority.
     pub priority: i64,
     /// Number of its family.
     pub family: u32,

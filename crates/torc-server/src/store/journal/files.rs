@@ -10,9 +10,7 @@ use torc_model::plan::UserData;
 
 /// A file, as its row has it.
 pub struct FileRow<'a> {
-    /// Its row.
     pub id: i64,
-    /// Its name.
     pub name: &'a str,
     /// As written in the spec.
     pub path: &'a str,

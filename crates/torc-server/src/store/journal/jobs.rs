@@ -9,7 +9,6 @@ use torc_model::status::{Adjustable, EndedBy, JobStatus, StatusReason};
 
 /// The statements that write new jobs, prepared once for many of them.
 pub struct JobStatements<'a> {
-    /// The row.
     pub insert: CachedStatement<'a>,
     /// What it depends on.
     pub depend: CachedStatement<'a>,
@@ -119,7 +118,6 @@ pub fn own_limit(
 
 /// Where a job stood elsewhere.
 pub struct ImportedJob {
-    /// Its status.
     pub status: JobStatus,
     /// Why it stands there.
     pub reason: Option<StatusReason>,
@@ -127,7 +125,6 @@ pub struct ImportedJob {
     pub tried: (i64, i64),
     /// Held back.
     pub held: bool,
-    /// Its priority.
     pub priority: i64,
 }
 
@@ -151,11 +148,8 @@ pub fn import_job(db: &Connection, job: JobId, past: &ImportedJob) -> rusqlite::
 
 /// The rows of this server that an attempt of another one is tied to.
 pub struct ImportedAttempt {
-    /// Its row.
     pub row: i64,
-    /// Its workflow.
     pub workflow: WorkflowId,
-    /// Its job.
     pub job: JobId,
     /// The attempt that it retried.
     pub retry_of: Option<i64>,

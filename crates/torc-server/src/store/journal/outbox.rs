@@ -58,7 +58,6 @@ pub fn delete_endpoint(db: &Connection, id: i64) -> rusqlite::Result<bool> {
 
 /// An endpoint with what became of its deliveries.
 pub struct EndpointState {
-    /// Its row.
     pub id: i64,
     /// How a person is told; None: a program.
     pub kind: Option<NotifyKind>,

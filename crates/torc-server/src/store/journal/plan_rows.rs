@@ -105,7 +105,6 @@ pub fn resize_file(db: &Connection, row: i64, min_size: u64) -> rusqlite::Result
 
 /// A piece of user data.
 pub struct UserDataRow<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Its value, as JSON.
     pub data: Option<String>,

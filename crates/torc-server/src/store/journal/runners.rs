@@ -15,7 +15,6 @@ use torc_model::status::{RunnerKind, RunnerOrder};
 pub struct RunnerRow<'a> {
     /// What it registers with, as it is stored.
     pub key: &'a str,
-    /// Its host.
     pub host: &'a str,
     /// The boot of the host, and perhaps its pid namespace.
     pub boot_id: &'a str,
@@ -23,7 +22,6 @@ pub struct RunnerRow<'a> {
     pub process: (i64, i64),
     /// What kind of runner; None: it stands for an unknown one.
     pub kind: Option<RunnerKind>,
-    /// Its label.
     pub label: Option<&'a str>,
     /// What it has.
     pub capacity: Capacity,
@@ -252,11 +250,9 @@ pub fn kinds(
 pub struct PoolRunnerRow {
     /// Whose token it has; None: that of the server's owner.
     pub user: Option<String>,
-    /// Its host.
     pub host: String,
     /// What it has.
     pub capacity: Capacity,
-    /// Its label.
     pub label: Option<String>,
     /// What a person asked of it.
     pub ordered: Option<RunnerOrder>,
