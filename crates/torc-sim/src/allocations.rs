@@ -1,11 +1,11 @@
 //! Allocations on the side of the server: rows whose life the engine decides, as in the store.
 
 use crate::sabotage::Sabotage;
-use crate::server::{Broken, Server, workflow_id};
+use crate::server::{Broken, Server, answer, workflow_id};
 use crate::tables::{AllocationRow, Write};
 use crate::wire::{Answer, Inside, Sent};
 use std::borrow::Cow;
-use torc_engine::commands::{ArriveInAllocation, EndRunnersIn, StepAllocation};
+use torc_engine::commands::{ArriveInAllocation, EndRunnersIn, GiveUpAllocation, StepAllocation};
 use torc_engine::{
     AllocationEvent, AllocationLife, Arrival, Finding, Process, RunnerTrace, SUBMIT_LEASE_MS,
 };
@@ -27,6 +27,17 @@ impl Server {
         let row = AllocationRow { flow: self.scenario.slots[slot].flow, slot, life };
         self.put(Write::Allocation(self.working.allocations.len(), Box::new(row)))?;
         Ok(Answer::Done)
+    }
+
+    /// Gives up an allocation that waits.
+    pub(crate) fn give_up(&mut self, id: usize, now: i64) -> Result<Answer, Broken> {
+        let Some(row) = self.working.allocations.get(id).filter(|row| row.waits()) else {
+            return Ok(Answer::Refused(ErrorCode::WrongStatus));
+        };
+        let (workflow, life) = (workflow_id(row.flow), row.life.clone());
+        let scheduler = "scheduler";
+        let give_up = GiveUpAllocation { workflow, id: id as i64, life, scheduler };
+        self.handle(give_up, now).map(answer)
     }
 
     /// Lets an event happen to an allocation. False: it cannot happen to it now.

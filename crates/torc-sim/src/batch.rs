@@ -1,13 +1,14 @@
 //! The batch system, those who send allocations to it, and the one who looks after them.
 
 use crate::scenario::Sight;
+use crate::tables::AllocationRow;
 use crate::wire::{Answer, Inside, Request, Sent, Wish};
 use crate::world::{Client, Event, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use torc_model::slurm::wire::Observation;
 use torc_model::slurm::{AllocationEnding, AllocationPhase, Verdict};
-use torc_model::status::{AllocationStatus, Cause};
+use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
 
 /// Between two rounds of a submitter.
 const ROUND: i64 = 8_000;
@@ -91,7 +92,12 @@ impl World {
                 .allocations
                 .iter()
                 .any(|row| row.slot == slot && row.life.status != AllocationStatus::Complete);
-            if !open {
+            let waits = |row: &AllocationRow| row.slot == slot && row.waits();
+            let unwanted = durable.allocations.iter().position(waits);
+            let unwanted = unwanted.filter(|_| !self.is_calm && self.rng.chance(60));
+            if let Some(id) = unwanted {
+                self.send(Client::Person, Rc::new(Request::Person(flow, Wish::GiveUp(id))));
+            } else if !open {
                 self.send(Client::Person, Rc::new(Request::Person(flow, Wish::Schedule(slot))));
             }
         }
@@ -133,6 +139,9 @@ impl World {
             return self.tell_sent(client, name, allocation, Sent::Refused);
         }
         let Some(row) = self.server.durable.allocations.get(allocation) else { return };
+        if row.life.end.is_some_and(|(_, ended_as)| ended_as == AllocationEnd::NotSent) {
+            return self.fail(format!("allocation {allocation} was given up, and is sent"));
+        }
         let (slot, id) = (row.slot, self.batch.jobs.len() as i64 + 1);
         self.batch
             .jobs
@@ -221,6 +230,13 @@ impl World {
                 .batch
                 .of(id)
                 .find(|(job, _)| own.as_ref().is_none_or(|own| *own == job.to_string()));
+            // A client takes back what is marked as unneeded, unless it has begun.
+            let is_unwanted = self.server.durable.allocations[id].life.unneeded_since.is_some();
+            if let Some((number, Job { state: State::Waiting, .. })) = job.filter(|_| is_unwanted)
+                && let Some(job) = self.batch.jobs.get_mut(&number)
+            {
+                job.state = State::Ended(self.now, Cause::Canceled);
+            }
             // Its list is not always whole, and it does not always answer.
             let is_listed = self.is_calm || !self.rng.chance(40);
             let answers = self.is_calm || self.rng.chance(800);

@@ -727,6 +727,7 @@ impl Server {
             Wish::FromMemory => return self.decide_from_memory(flow, now),
             Wish::Items(map, retry) => self.run_or_drop_items(flow, *map, *retry, now)?,
             Wish::Schedule(slot) => return self.schedule(*slot),
+            Wish::GiveUp(id) => return self.give_up(*id, now),
             Wish::Cancel => self.handle(On(id, CancelWorkflow {}), now)?,
             Wish::CancelJob(job) => self.handle(On(id, CancelJob { job: *job }), now)?,
             Wish::Hold(job, held) => {
@@ -747,7 +748,7 @@ impl Server {
     }
 }
 
-fn answer<T>(done: Result<T, Refused>) -> Answer {
+pub(crate) fn answer<T>(done: Result<T, Refused>) -> Answer {
     done.map_or_else(refused, |_| Answer::Done)
 }
 

@@ -15,8 +15,8 @@ use torc_model::api::RecoveryScript;
 use torc_model::ids::{AttemptId, JobId, RunnerId};
 use torc_model::recovery::{ClassificationState, Counts, RetryOutcome};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, RunnerOrder,
-    StatusReason,
+    ActionState, AllocationStatus, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome,
+    RunnerOrder, StatusReason,
 };
 
 /// A row of `attempt`.
@@ -142,6 +142,15 @@ pub struct AllocationRow {
     pub slot: usize,
     /// Where it stands.
     pub life: AllocationLife,
+}
+
+impl AllocationRow {
+    /// It has not begun and is not marked as unneeded.
+    pub fn waits(&self) -> bool {
+        let is_early =
+            matches!(self.life.status, AllocationStatus::Planned | AllocationStatus::Pending);
+        is_early && self.life.unneeded_since.is_none()
+    }
 }
 
 /// A row of `classification`.

@@ -39,6 +39,8 @@ pub enum Wish {
     Items(JobIx, bool),
     /// An allocation for this place.
     Schedule(usize),
+    /// An allocation that waits is not wanted any more.
+    GiveUp(usize),
     /// Stop everything.
     Cancel,
     /// Stop one.
