@@ -232,7 +232,8 @@ impl World {
                 .find(|(job, _)| own.as_ref().is_none_or(|own| *own == job.to_string()));
             // A client takes back what is marked as unneeded, unless it has begun.
             let is_unwanted = self.server.durable.allocations[id].life.unneeded_since.is_some();
-            if let Some((number, Job { state: State::Waiting, .. })) = job.filter(|_| is_unwanted)
+            if let Some((number, Job { state: State::Waiting(_), .. })) =
+                job.filter(|_| is_unwanted)
                 && let Some(job) = self.batch.jobs.get_mut(&number)
             {
                 job.state = State::Ended(self.now, Cause::Canceled);

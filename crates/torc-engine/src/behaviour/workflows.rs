@@ -200,6 +200,31 @@ fn nodes_are_asked_for_again_when_an_allocation_left_a_retried_job_behind() {
 }
 
 #[test]
+fn an_action_that_looks_after_some_jobs_looks_after_no_others() {
+    for (about, is_triggered) in [(0, true), (1, false)] {
+        let again = Rule { match_all_exit_codes: true, max_retries: 9, ..Rule::default() };
+        let first = but(job(&[]), |job| job.handler = Some(HandlerIx::new(0)));
+        let mut c =
+            Chronicle::new(Default::default(), vec![handler(&[again])], vec![first, job(&[0])]);
+        c.flow.add_action(NewAction {
+            id: ActionId(1),
+            trigger: Trigger::AutoScheduleOnReadyJobs,
+            jobs: vec![ix(about)],
+            persistent: false,
+            is_recovery: false,
+            schedules_nodes: true,
+            state: ActionState::Waiting,
+            by: None,
+        });
+        c.flow.settle();
+        c.flow.initialize(0);
+        assert_eq!(c.take(1, 1), [0]);
+        c.end(0, Some(Cause::Exit), 1);
+        assert_eq!(state(&c.flow) == Some(ActionState::Triggered), is_triggered);
+    }
+}
+
+#[test]
 fn an_action_that_asks_for_nodes_once_does_so_once() {
     let mut flow = with_schedule(Trigger::OnWorkflowStart);
     flow.look_after_ready_jobs();
