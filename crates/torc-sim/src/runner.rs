@@ -143,12 +143,18 @@ pub struct Runner {
     /// Reports of actions that wait for their turn.
     action_reports: VecDeque<ActionId>,
     calls: BTreeMap<Lane, Call>,
-    /// When the last call that was answered had been sent.
-    contact: i64,
+    contact: Contact,
     is_fenced: bool,
+    alarm: Option<i64>,
+}
+
+/// When the server was heard.
+#[derive(Default)]
+struct Contact {
+    /// When the last call that was answered had been sent.
+    last: i64,
     /// Until then its guard lets it live without another answer.
     guard: Option<i64>,
-    alarm: Option<i64>,
 }
 
 impl World {
@@ -174,7 +180,7 @@ impl World {
             incarnation,
             is_alive: true,
             trouble,
-            contact: self.now,
+            contact: Contact { last: self.now, guard: None },
             inside,
             ..Runner::default()
         };
@@ -215,7 +221,7 @@ impl World {
     /// may stand still, and is killed before the server gives its attempts to others.
     pub(crate) fn on_guard(&mut self, slot: usize, incarnation: u32) {
         let runner = &self.runners[slot];
-        let is_late = runner.guard.is_some_and(|deadline| deadline <= self.now);
+        let is_late = runner.contact.guard.is_some_and(|deadline| deadline <= self.now);
         if is_late && runner.incarnation == incarnation {
             self.note(|_| format!("the guard of runner {slot}.{incarnation} kills it"));
             self.crash_runner(slot);
@@ -227,7 +233,7 @@ impl World {
         let is_deaf = matches!(self.sabotage, Some(Sabotage::NoGuard | Sabotage::NoSelfFence));
         let Some(time) = self.rhythm(slot).guard.filter(|_| !is_deaf) else { return };
         let (deadline, incarnation) = (asked + millis(time), self.runners[slot].incarnation);
-        self.runners[slot].guard = Some(deadline);
+        self.runners[slot].contact.guard = Some(deadline);
         self.plan(deadline, Event::Guard(slot, incarnation));
     }
 
@@ -256,7 +262,7 @@ impl World {
         for (action, owner) in self.checker.given_before(self.now - UNHEARD) {
             let is_owner = |r: &&Runner| r.dispatcher.is_some() && r.id == Some(owner);
             let Some(runner) = self.runners.iter().find(is_owner) else { continue };
-            if !runner.actions.contains(&action) && runner.contact > self.now - UNHEARD / 2 {
+            if !runner.actions.contains(&action) && runner.contact.last > self.now - UNHEARD / 2 {
                 self.fail(format!("lost action: runner {owner} was given action {action} and has never heard of it"));
             }
         }
@@ -442,7 +448,7 @@ impl World {
     }
 
     fn fence(&mut self, slot: usize) {
-        let silence = self.now - self.runners[slot].contact;
+        let silence = self.now - self.runners[slot].contact.last;
         let is_due = self.rhythm(slot).fence.is_some_and(|fence| silence >= millis(fence));
         if is_due && !self.runners[slot].is_fenced && self.sabotage != Some(Sabotage::NoSelfFence) {
             self.runners[slot].is_fenced = true;
@@ -455,7 +461,7 @@ impl World {
     fn plan_beat(&mut self, slot: usize, is_answered: bool) {
         let rhythm = self.rhythm(slot);
         let pause = if is_answered { millis(rhythm.interval) } else { BEAT_AGAIN };
-        let silence = self.now - self.runners[slot].contact;
+        let silence = self.now - self.runners[slot].contact.last;
         let to_fence = rhythm.fence.map_or(pause, |fence| (millis(fence) - silence).max(100));
         self.tick(slot, pause.min(to_fence), Tick::Beat);
     }
@@ -517,7 +523,7 @@ impl World {
         self.note(|_| format!("slot {slot} hears #{id}"));
         let runner = &mut self.runners[slot];
         let sent = runner.calls.get(&lane).map_or(0, |call| call.sent);
-        runner.contact = runner.contact.max(sent);
+        runner.contact.last = runner.contact.last.max(sent);
         if matches!(answer, Answer::Broken) {
             return self.on_no_answer(slot, lane);
         }

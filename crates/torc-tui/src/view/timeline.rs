@@ -8,6 +8,7 @@ use crate::theme::Tone;
 use crate::timeline::Bars;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use std::ops::Range;
 use torc_model::status::JobStatus;
 
 /// Columns of an axis label.
@@ -35,7 +36,7 @@ pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     y += 1;
     let bottom = if area.height >= 8 { went_rows(state, area) } else { 1 };
     let rows = area.height.saturating_sub(y + bottom);
-    slots(state, bars, canvas, area, plot, y, rows);
+    slots(state, bars, canvas, area, plot, y..y + rows);
     foot(state, bars, canvas, area, area.height.saturating_sub(bottom), bottom);
 }
 
@@ -75,9 +76,9 @@ fn slots(
     canvas: &mut Canvas<'_>,
     area: Rect,
     plot: Rect,
-    y: u16,
-    rows: u16,
+    lines: Range<u16>,
 ) {
+    let (y, rows) = (lines.start, lines.end - lines.start);
     let (from, until) = state.span();
     let span = (until - from).max(1);
     let width = i64::from(plot.width);
