@@ -410,7 +410,7 @@ impl Workflow {
     /// An attempt turned out not to be its job's fault: it no longer counts against the user's
     /// rules, and a job that had failed with it gets another one from the budget for losses. Tells
     /// whether it did. Of a job that has started over since then no attempt counts, and none is given
-    /// back.
+    /// back. Nothing of a canceled workflow gets another attempt: no runner would take it.
     pub fn refund(&mut self, index: JobIx, burnt: &BurntAttempt, now: i64) -> bool {
         let BurntAttempt { id: attempt, run, number, rule } = *burnt;
         let job = &self.jobs[index];
@@ -427,7 +427,8 @@ impl Workflow {
             job.status(),
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
         );
-        if is_final && job.last == Some(attempt) && job.tries.lost < job.max_lost {
+        let is_open = is_final && !self.canceled && job.last == Some(attempt);
+        if is_open && job.tries.lost < job.max_lost {
             job.tries.lost += 1;
             self.again(index, Origin::Lost, now);
             return true;

@@ -50,6 +50,17 @@ fn an_attempt_that_its_machine_burnt_leaves_room_for_another_one() {
 }
 
 #[test]
+fn a_job_that_failed_on_a_bad_machine_stays_failed_in_a_canceled_workflow() {
+    let mut c = ruled(1);
+    assert_eq!(runs(&mut c), 1);
+    c.flow.cancel(c.now);
+    assert!(c.flow.canceled && c.flow.is_complete());
+    let burnt = BurntAttempt { id: AttemptId(101), run: 1, number: 1, rule: None };
+    assert!(!c.flow.refund(ix(0), &burnt, c.now));
+    assert_eq!(c.flow.job(ix(0)).status(), JobStatus::Failed);
+}
+
+#[test]
 fn what_was_burnt_in_an_earlier_run_is_not_given_back() {
     let mut c = ruled(2);
     assert_eq!(runs(&mut c), 2);
