@@ -25,7 +25,7 @@ impl Drop for Awaited {
     }
 }
 
-/// Somebody else waits for the process.
+/// Another part of this program waits for the process.
 pub fn is_awaited(pid: i32) -> bool {
     pids().contains(&pid)
 }

@@ -113,7 +113,7 @@ const ROWS: [Row; 41] = [
     row(&["says that you mean it"], &[("torc/src/cli/workflows.rs", "use `--yes` to confirm")]),
     row(
         &["make them, or go on", "go on with `--force`"],
-        &[("torc-server/src/store/mod.rs", "create them, or use `--force` to run anyway")],
+        &[("torc-server/src/store/submissions.rs", "create them, or use `--force` to run anyway")],
     ),
     row(
         &["nothing ends within no time"],

@@ -12,7 +12,7 @@ resource_requirements: [{name: small, num_cpus: 1, memory: 300m, runtime: 1m}]";
     let jobs = "  - {name: 'long{i}', scheduler: s, resource_requirements: small, parameters: {i: '1:3'}, \
                 command: 'echo $SLURM_STEP_ID >> steps; until [ -e go ]; do sleep 0.2; done; echo $TORC_JOB_NAME >> witness'}
   - {name: bad, scheduler: s, resource_requirements: small, command: 'echo oops >&2; exit 3'}
-  - {name: endless, scheduler: s, resource_requirements: small, timeout: 3s, command: 'sleep 1000'}
+  - {name: endless, scheduler: s, resource_requirements: small, timeout: 3s, command: 'sleep 1003.5'}
   - {name: work, scheduler: s, resource_requirements: small, command: 'python3 work.py'}";
     let work =
         "import time\nx = bytearray(200 << 20)\ne = time.time() + 2\nwhile time.time() < e: pass\n";
@@ -50,7 +50,8 @@ resource_requirements: [{name: small, num_cpus: 1, memory: 300m, runtime: 1m}]";
         "{}",
         row("work")
     );
-    let left = cluster.slurm("sh", &["-c", "pgrep -fx 'sleep 1000' || true"]);
+    // Other tests on this machine sleep for other times.
+    let left = cluster.slurm("sh", &["-c", "pgrep -fx 'sleep 1003[.]5' || true"]);
     assert_eq!(left.trim(), "", "nothing of a job outlives it");
     std::fs::write(cluster.dir.path().join("go"), "").expect("written");
     cluster.wait("ends of the long ones", 60, || cluster.counts().get("completed") == Some(&4));
