@@ -178,6 +178,11 @@ impl Auth {
         self.tokens.known(hash).map(Scope::Person)
     }
 
+    /// What the token of a request is good for, if that is in memory.
+    pub(super) fn known(&self, headers: &HeaderMap) -> Option<Scope> {
+        self.remembered(&secret::hash(bearer(headers).ok()?))
+    }
+
     async fn workflow_of_runner(&self, runner: RunnerId) -> Result<WorkflowId, ApiError> {
         if let Some(workflow) = recall(&self.runners, &runner) {
             return Ok(workflow);

@@ -143,7 +143,7 @@ pub(super) fn check_name(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
 }
 
 /// Refuses requests under a foreign name and requests that a foreign page made.
-fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
+pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     check_name(hosts, head)?;
     if is_cross_site(&head.headers, hosts) {
         return Err(ApiError::forbidden("requests from other sites are not served"));
