@@ -114,7 +114,19 @@ impl Workflow {
             Some(Cause::Canceled) => AttemptState::Canceled,
             Some(Cause::Timeout) => AttemptState::Terminated,
             Some(cause) if is_free(cause, &end) => AttemptState::Terminated,
-            Some(_) => AttemptState::Failed,
+            Some(
+                Cause::Exit
+                | Cause::Signal
+                | Cause::Oom
+                | Cause::MissingOutput
+                | Cause::SpawnError
+                | Cause::Lost
+                | Cause::Preempted
+                | Cause::NodeFail
+                | Cause::Walltime
+                | Cause::Stopped
+                | Cause::Checkpoint,
+            ) => AttemptState::Failed,
         };
         debug_assert!(held.state.after(AttemptEvent::Ended(state)).is_ok());
         end.state = Some(state);

@@ -197,33 +197,55 @@ words! {
     }
 }
 
+/// Where a cause comes from. Every cause is put into one of these once, here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CauseOrigin {
+    /// How the program ended, and what it left.
+    Program,
+    /// A limit of the job, or its command could not be started.
+    Job,
+    /// Its runner is gone.
+    Loss,
+    /// The nodes were taken away from the job and its runner.
+    Nodes,
+    /// The runner was told to leave.
+    Runner,
+    /// A person, or the program itself, asked for it.
+    Request,
+}
+
 impl Cause {
+    const fn origin(self) -> CauseOrigin {
+        match self {
+            Self::Exit | Self::Signal | Self::MissingOutput => CauseOrigin::Program,
+            Self::Oom | Self::Timeout | Self::SpawnError => CauseOrigin::Job,
+            Self::Lost => CauseOrigin::Loss,
+            Self::Preempted | Self::NodeFail | Self::Walltime => CauseOrigin::Nodes,
+            Self::Stopped => CauseOrigin::Runner,
+            Self::Canceled | Self::Checkpoint => CauseOrigin::Request,
+        }
+    }
+
     /// Not the job's fault: paid from the budget for losses, not from the user's rules. Free when
     /// its runner could still stop it in good order.
     pub const fn is_loss(self) -> bool {
-        matches!(self, Self::Lost) || self.is_taken_away()
+        matches!(self.origin(), CauseOrigin::Loss | CauseOrigin::Nodes)
     }
 
     /// The nodes were taken away from the job and its runner.
     pub const fn is_taken_away(self) -> bool {
-        match self {
-            Self::Preempted | Self::NodeFail | Self::Walltime => true,
-            Self::Exit
-            | Self::Signal
-            | Self::Oom
-            | Self::Timeout
-            | Self::MissingOutput
-            | Self::SpawnError
-            | Self::Lost
-            | Self::Canceled
-            | Self::Stopped
-            | Self::Checkpoint => false,
-        }
+        matches!(self.origin(), CauseOrigin::Nodes)
     }
 
     /// Why a runner stops its jobs when it has to leave: they go back to the queue at no cost.
     pub const fn is_stop(self) -> bool {
-        matches!(self, Self::Stopped) || self.is_taken_away()
+        matches!(self.origin(), CauseOrigin::Nodes | CauseOrigin::Runner)
+    }
+
+    /// The program ended badly by itself, as far as can be seen: what it printed may say why, and so may
+    /// a signal to its runner.
+    pub const fn is_end_of_program(self) -> bool {
+        matches!(self.origin(), CauseOrigin::Program)
     }
 }
 

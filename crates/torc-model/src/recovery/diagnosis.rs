@@ -337,12 +337,10 @@ pub fn diagnose_with(rules: &Rules, facts: &Facts<'_>) -> Option<Diagnosis> {
         }
     };
     diagnosis.proof.extend(facts.evidence.iter().map(|e| Proof::new(e.source, shortened(&e.text))));
-    if let Some(found) = text.as_ref().filter(|found| !found.quote.is_empty()) {
-        let is_verdict_of_text =
-            matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
-        if is_verdict_of_text || found.kind == diagnosis.kind {
-            diagnosis.proof.push(Proof::of_text(found));
-        }
+    if let Some(found) = text.as_ref().filter(|found| !found.quote.is_empty())
+        && (cause.is_end_of_program() || found.kind == diagnosis.kind)
+    {
+        diagnosis.proof.push(Proof::of_text(found));
     }
     if diagnosis.proof.is_empty()
         && let Some(error) = facts.error

@@ -28,8 +28,7 @@ impl Doubts {
 
     /// The same signal that stops the runner may have ended this attempt.
     pub fn concerns(&self, report: &CompletionReport) -> bool {
-        self.patience.is_some()
-            && matches!(report.cause, Some(Cause::Exit | Cause::Signal | Cause::MissingOutput))
+        self.patience.is_some() && report.cause.is_some_and(Cause::is_end_of_program)
     }
 
     pub fn keep(&mut self, active: Active, report: CompletionReport, now: Instant) {

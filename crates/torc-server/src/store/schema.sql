@@ -301,7 +301,10 @@ CREATE TABLE attempt (
     state TEXT NOT NULL
         CHECK (state = 'queued' OR state = 'claimed' OR state = 'running' OR state = 'completed' OR state = 'failed'
             OR state = 'canceled' OR state = 'terminated'),
-    origin TEXT NOT NULL,
+    origin TEXT NOT NULL
+        CHECK (origin = 'initial' OR origin = 'handler' OR origin = 'lost' OR origin = 'classified'
+            OR origin = 'manual' OR origin = 'recovered' OR origin = 'auto' OR origin = 'requeued'
+            OR origin = 'revised'),
     retry_of INTEGER REFERENCES attempt(id) ON DELETE CASCADE,
     created_ms INTEGER NOT NULL,
     not_before_ms INTEGER,
@@ -320,9 +323,18 @@ CREATE TABLE attempt (
         CHECK (ended_by = 'runner' OR ended_by = 'recovery' OR ended_by = 'unstarted' OR ended_by = 'dropped'),
     return_code INTEGER,
     signal INTEGER,
-    cause TEXT,
+    cause TEXT
+        CHECK (cause IS NULL OR cause = 'exit' OR cause = 'signal' OR cause = 'oom' OR cause = 'timeout'
+            OR cause = 'missing_output'
+            OR cause = 'spawn_error' OR cause = 'lost' OR cause = 'preempted' OR cause = 'node_fail'
+            OR cause = 'walltime' OR cause = 'canceled' OR cause = 'stopped' OR cause = 'checkpoint'),
     -- What exactly failed or stopped it, where the cause leaves that open: a word of EndDetail.
-    detail TEXT,
+    detail TEXT
+        CHECK (detail IS NULL OR detail = 'recovery_script' OR detail = 'told_to_stop' OR detail = 'job_timeout'
+            OR detail = 'enforced_runtime' OR detail = 'step_exit' OR detail = 'step_signal'
+            OR detail = 'step_timeout' OR detail = 'step_spawn' OR detail = 'step_agent' OR detail = 'step_expect'
+            OR detail = 'step_validation' OR detail = 'step_capture' OR detail = 'step_variable'
+            OR detail = 'step_walltime'),
     error TEXT,
     evidence TEXT,
     exec_seconds REAL,
@@ -334,7 +346,9 @@ CREATE TABLE attempt (
     stdout_path TEXT,
     stderr_path TEXT,
     stderr_tail TEXT,
-    outcome TEXT,
+    outcome TEXT
+        CHECK (outcome IS NULL OR outcome = 'Retried' OR outcome = 'NoHandler' OR outcome = 'NoMatchingRule'
+            OR outcome = 'MaxRetriesExceeded' OR outcome = 'Error'),
     decision TEXT,
     rule INTEGER,
     script TEXT,
@@ -529,7 +543,11 @@ CREATE TABLE scheduled_compute_node (
     slurm_job_id TEXT,
     state TEXT,
     reason TEXT,
-    cause TEXT,
+    cause TEXT
+        CHECK (cause IS NULL OR cause = 'exit' OR cause = 'signal' OR cause = 'oom' OR cause = 'timeout'
+            OR cause = 'missing_output'
+            OR cause = 'spawn_error' OR cause = 'lost' OR cause = 'preempted' OR cause = 'node_fail'
+            OR cause = 'walltime' OR cause = 'canceled' OR cause = 'stopped' OR cause = 'checkpoint'),
     created_ms INTEGER NOT NULL,
     submitted_ms INTEGER,
     -- When Slurm plans to start it, as far as it has said, while it waits.

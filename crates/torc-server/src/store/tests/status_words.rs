@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use torc_model::recovery::ClassificationState;
 use torc_model::status::{
-    ActionState, AllocationStatus, AttemptState, DeliveryState, JobStatus, ReservationStatus,
+    ActionState, AllocationEnd, AllocationStatus, AttemptState, Cause, DeliveryState, EndDetail,
+    EndedBy, JobStatus, Origin, Outcome, ReservationStatus,
 };
 
 /// A condition, and whether it holds for a word.
@@ -103,6 +104,42 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
             let text = std::fs::read_to_string(&path).expect("a source file");
             found.push(text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned());
         }
+    }
+}
+
+/// The words that the schema's CHECK allows in a column.
+fn checked_words(table: &str, column: &str) -> BTreeSet<String> {
+    let schema = include_str!("../schema.sql");
+    let from = schema.find(&format!("CREATE TABLE {table} (")).expect("the table");
+    let columns = &schema[from..];
+    let columns = &columns[..columns.find(") STRICT").expect("its end")];
+    let at = columns.find(&format!("\n    {column} TEXT")).expect("the column");
+    let definition = &columns[at + 1..];
+    let next = definition.match_indices("\n    ").map(|(at, _)| at);
+    let mut next = next.filter(|at| !definition[at + 5..].starts_with(' '));
+    let definition = next.next().map_or(definition, |end| &definition[..end]);
+    definition.split('\'').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn columns_with_words_allow_those_of_the_model() {
+    fn all<T: Copy>(words: &[T], text: fn(T) -> &'static str) -> BTreeSet<String> {
+        words.iter().map(|word| text(*word).to_owned()).collect()
+    }
+    let causes = all(Cause::ALL, Cause::as_str);
+    let rows = [
+        ("attempt", "state", all(AttemptState::ALL, AttemptState::as_str)),
+        ("attempt", "origin", all(Origin::ALL, Origin::as_str)),
+        ("attempt", "ended_by", all(EndedBy::ALL, EndedBy::as_str)),
+        ("attempt", "cause", causes.clone()),
+        ("attempt", "detail", all(EndDetail::ALL, EndDetail::as_str)),
+        ("attempt", "outcome", all(Outcome::ALL, Outcome::as_str)),
+        ("scheduled_compute_node", "status", all(AllocationStatus::ALL, AllocationStatus::as_str)),
+        ("scheduled_compute_node", "cause", causes),
+        ("scheduled_compute_node", "ended_as", all(AllocationEnd::ALL, AllocationEnd::as_str)),
+    ];
+    for (table, column, words) in rows {
+        assert_eq!(checked_words(table, column), words, "{table}.{column}");
     }
 }
 
