@@ -267,6 +267,10 @@ mod tests {
         };
         assert_eq!(parse_stat(text), Some(expected));
         assert_eq!(parse_stat(b"42 (a"), None);
+        let ended = String::from_utf8_lossy(text).replace(") S 7", ") Z 7");
+        assert!(parse_stat(ended.as_bytes()).unwrap().is_zombie, "it has ended");
+        let threads = ended.replace("20 0 1 0 12345", "20 0 3 0 12345");
+        assert!(!parse_stat(threads.as_bytes()).unwrap().is_zombie, "other threads run");
         assert_eq!(parse_stat(b""), None);
     }
 

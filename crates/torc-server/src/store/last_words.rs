@@ -17,9 +17,6 @@ use torc_model::slurm::wire::{AllocationView, ObservedView};
 use torc_model::status::{Cause, EvidenceSource};
 use torc_model::words;
 
-/// An allocation that is over, but Slurm may still say why; as SQL, for an hour.
-pub(super) const UNEXPLAINED: &str = "n.status = 'complete' AND n.ended_as = 'left' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
-
 /// Runners that an allocation takes along go within this time: Slurm kills what does not end by
 /// itself.
 const TOGETHER_MS: i64 = 120_000;

@@ -1,7 +1,6 @@
 //! Allocations in Slurm.
 
 use super::super::journal::allocations::{COLUMNS, view};
-use super::super::last_words::UNEXPLAINED;
 use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};
 use crate::store::rows::Rows as _;
@@ -15,6 +14,10 @@ use torc_model::slurm::wire::{AllocationUse, AllocationView};
 
 /// Allocations whose use is told, the newest ones.
 const MAX_USES: i64 = 500;
+
+/// An allocation that is over, but Slurm may still say why: for an hour.
+const UNEXPLAINED: &str = "n.status = 'complete' AND n.ended_as = 'left' AND n.cause IS NOT NULL
+    AND n.ended_ms > (unixepoch() - 3600) * 1000";
 
 const LIST: List = List {
     rows: COLUMNS,

@@ -10,6 +10,7 @@ use crate::output::progress::ProgressDisplay;
 use crate::output::{escape, human};
 use torc_client::{Client, Query};
 use torc_model::api::{Capacity, JobView, Page, StatusView, WorkflowView};
+use torc_model::class::{Class, Room};
 use torc_model::status::JobStatus;
 use torc_model::units::Memory;
 use torc_runner::{LeaveReason, RunnerSummary};
@@ -172,20 +173,16 @@ pub async fn explain(
 
 /// What a job needs and this runner does not have.
 fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
-    let memory =
-        job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map_or(0, |m| m.0 as i64);
-    if job.num_cpus > capacity.num_cpus {
-        let (needs, has) = (human::count(job.num_cpus, "CPU"), human::grouped(capacity.num_cpus));
-        return Some(format!("it needs {needs}; this runner has {has}"));
-    }
-    if job.num_gpus > capacity.num_gpus {
-        let (needs, has) = (human::count(job.num_gpus, "GPU"), human::grouped(capacity.num_gpus));
-        return Some(format!("it needs {needs}; this runner has {has}"));
-    }
-    (memory > capacity.memory_bytes).then(|| {
-        let (needs, has) = (human::bytes(memory), human::bytes(capacity.memory_bytes));
-        format!("it needs {needs} of memory; this runner has {has}")
-    })
+    let needs = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let class = Class {
+        cpus: needs(job.num_cpus),
+        gpus: needs(job.num_gpus),
+        nodes: needs(job.num_nodes),
+        memory: job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map(|m| m.0),
+        ..Class::default()
+    };
+    let missing = Room::of(capacity).wanting(&class)?;
+    Some(format!("it needs {missing}, which this runner does not have"))
 }
 
 /// The file that a workflow was made from, if it lies in the current directory under a name that a
