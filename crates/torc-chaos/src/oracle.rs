@@ -58,7 +58,7 @@ pub fn judge(
         let known: BTreeSet<i64> = history.workflows.iter().map(|created| created.id).collect();
         for (workflow, job) in records.keys().filter(|(workflow, _)| !known.contains(workflow)) {
             report.violations.push(format!(
-                "workflow {workflow}, job {job}: ran although nobody was told of it"
+                "workflow {workflow}, job {job}: ran although no client was told of it"
             ));
         }
     }
@@ -300,7 +300,7 @@ impl Case<'_> {
                 self.blame(
                     report,
                     &job.name,
-                    format_args!("attempt {} ran, but nobody knows it", line.attempt),
+                    format_args!("attempt {} ran, but the server does not know it", line.attempt),
                 );
             }
         }
@@ -716,7 +716,7 @@ mod tests {
                 Box::new(|f| f.lines(&item).push(line(WitnessWord::Start, 1, 900_000))),
             ),
             (
-                "attempt 2 ran, but nobody knows it",
+                "attempt 2 ran, but the server does not know it",
                 Box::new(|f| f.lines("first1").push(line(WitnessWord::Start, 2, 900_000))),
             ),
             (
@@ -826,7 +826,7 @@ mod tests {
             ),
             ("the signature is wrong", Box::new(|f| f.deliveries[0].is_signed = false)),
             (
-                "workflow 9, job x: ran although nobody was told of it",
+                "workflow 9, job x: ran although no client was told of it",
                 Box::new(|f| {
                     f.records.insert((9, "x".into()), vec![line(WitnessWord::Start, 1, 1)]);
                 }),

@@ -1,7 +1,7 @@
 //! One request and its answer. Everything that knows a route is in `runner.rs` and `people.rs`.
 
 use crate::Error;
-use crate::inside::{AnswerBody, Inside, boxed};
+use crate::inside::{AnswerBody, InProcess, boxed};
 use crate::peer::PeerCheck;
 use crate::single::{Single, in_origin_form};
 use crate::successor::Successor;
@@ -34,7 +34,7 @@ pub struct Client {
     inner: Arc<Inner>,
     time_limit: Duration,
     /// The server is in this very process.
-    inside: Option<Inside>,
+    inside: Option<InProcess>,
     /// Who is asked when the server has ended.
     pub(crate) successor: Option<Successor>,
 }
@@ -46,7 +46,7 @@ enum Transport {
     /// Over one connection, one after the other.
     Single(Single),
     /// Over none: the calling thread does the server's work.
-    Inside(Inside),
+    InProcess(InProcess),
 }
 
 struct Inner {
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Tells it that the server is in this very process: see [`Client::single`].
-    pub fn with_inside(self, inside: Inside) -> Self {
+    pub fn with_inside(self, inside: InProcess) -> Self {
         Self { inside: Some(inside), ..self }
     }
 
@@ -164,7 +164,7 @@ impl Client {
     /// does the server's work itself, so that no other thread has to be woken.
     pub fn single(&self) -> Self {
         self.over(match &self.inside {
-            Some(inside) => Transport::Inside(inside.clone()),
+            Some(inside) => Transport::InProcess(inside.clone()),
             None => Transport::Single(Single::new(self.inner.connector.clone())),
         })
     }
@@ -336,7 +336,7 @@ impl Client {
             Transport::Single(single) => {
                 single.send(request).await.map(boxed).map_err(|e| self.unreachable(e))
             }
-            Transport::Inside(inside) => {
+            Transport::InProcess(inside) => {
                 let request = in_origin_form(request).map_err(|e| self.unreachable(e))?;
                 inside(request).await.map_err(|e| self.unreachable(e))
             }

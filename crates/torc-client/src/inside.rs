@@ -15,7 +15,7 @@ pub type AnswerBody = UnsyncBoxBody<Bytes, io::Error>;
 pub type Answer = Pin<Box<dyn Future<Output = io::Result<Response<AnswerBody>>> + Send>>;
 
 /// Answers a request in the thread that asks. A server that has ended gives a failure.
-pub type Inside = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
+pub type InProcess = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
 
 /// The same answer, whatever kind of body it has.
 pub fn boxed<B>(answer: Response<B>) -> Response<AnswerBody>
@@ -34,7 +34,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Answers with what it was asked, for as long as it is not ended.
-    fn echo(has_ended: &Arc<AtomicBool>) -> Inside {
+    fn echo(has_ended: &Arc<AtomicBool>) -> InProcess {
         let has_ended = has_ended.clone();
         Arc::new(move |request| {
             let has_ended = has_ended.load(Ordering::SeqCst);

@@ -277,7 +277,7 @@ pub struct Submission {
 
 /// What was said of an allocation last.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct LastWord {
+pub struct AllocationWord {
     /// Where the batch system says that it stands, or our word where it has none.
     pub state: Option<String>,
     /// Why, for people.
@@ -298,7 +298,7 @@ pub struct AllocationLife {
     /// Its id in the batch system.
     pub job: Option<String>,
     /// The last word about it.
-    pub word: LastWord,
+    pub word: AllocationWord,
     /// When the batch system took it.
     pub submitted_at: Option<i64>,
     /// When the batch system plans to start it.
@@ -327,7 +327,7 @@ impl AllocationLife {
             array_task,
             submission: None,
             job: None,
-            word: LastWord::default(),
+            word: AllocationWord::default(),
             submitted_at: None,
             expected_start: None,
             started_at: None,
@@ -424,7 +424,7 @@ impl AllocationLife {
             array_task: self.array_task,
             submission: self.submission.take(),
             job: Some(arrival.job),
-            word: LastWord { state: Some("RUNNING".into()), ..LastWord::default() },
+            word: AllocationWord { state: Some("RUNNING".into()), ..AllocationWord::default() },
             submitted_at: self.submitted_at.or(Some(now)),
             expected_start: self.expected_start,
             started_at: goes_on.or(Some(now)),
@@ -447,7 +447,7 @@ impl AllocationLife {
 
     fn be_over(&mut self, over: AllocationOver, at: i64) {
         let AllocationOver { state, why, cause, .. } = over;
-        self.word = LastWord { state: Some(state), reason: Some(why), cause };
+        self.word = AllocationWord { state: Some(state), reason: Some(why), cause };
         self.end = Some((at, over.ended_as));
     }
 }
@@ -483,9 +483,9 @@ mod tests {
         AllocationEvent::Taken { submitter: by.into(), until }
     }
 
-    fn word(state: Option<&str>, reason: Option<&str>) -> LastWord {
+    fn word(state: Option<&str>, reason: Option<&str>) -> AllocationWord {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        LastWord { state: text(state), reason: text(reason), cause: None }
+        AllocationWord { state: text(state), reason: text(reason), cause: None }
     }
 
     fn over(ended_as: AllocationEnd) -> AllocationOver {
@@ -623,7 +623,7 @@ mod tests {
         life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 12).expect("it runs");
         let ended = AllocationLife {
             status: AllocationStatus::Complete,
-            word: LastWord {
+            word: AllocationWord {
                 cause: Some(Cause::Walltime),
                 ..word(Some("TIMEOUT"), Some("its time was over"))
             },

@@ -280,7 +280,7 @@ pub fn cause_for(cause: Cause, attempts: usize) -> Cause {
 
 #[cfg(test)]
 mod tests {
-    use super::super::allocation::{LastWord, Submission};
+    use super::super::allocation::{AllocationWord, Submission};
     use super::*;
     use torc_model::slurm::AllocationEnding;
 
@@ -331,7 +331,7 @@ mod tests {
         let looks = |status, cause, ended_as| {
             let life = AllocationLife {
                 status,
-                word: LastWord { cause, ..LastWord::default() },
+                word: AllocationWord { cause, ..AllocationWord::default() },
                 end: Some((1, ended_as)),
                 moves: 3,
                 ..AllocationLife::planned(None)
@@ -387,7 +387,7 @@ mod tests {
             seen(Verdict::Alive { phase: AllocationPhase::Waiting, reason: Some("Prio".into()) });
         let kind = |status, runners: &[RunnerTrace]| {
             let end = Some((1, AllocationEnd::Left));
-            let word = LastWord { cause: Some(Cause::Stopped), ..LastWord::default() };
+            let word = AllocationWord { cause: Some(Cause::Stopped), ..AllocationWord::default() };
             let life = AllocationLife { status, end, word, ..AllocationLife::planned(None) };
             let found = life.judge(&waits, runners);
             (found.doubt, found.event.map(|event| event.kind()))
@@ -443,7 +443,7 @@ mod tests {
     fn what_the_batch_system_says_of_a_life_that_is_over_adds_to_what_is_known() {
         let life = AllocationLife {
             status: AllocationStatus::Complete,
-            word: LastWord {
+            word: AllocationWord {
                 state: None,
                 reason: Some("told to stop".into()),
                 cause: Some(Cause::Preempted),

@@ -64,8 +64,8 @@ mod tests;
 
 pub use actions::{Action, NewAction};
 pub use allocation::{
-    AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Arrival, ArrivalOrigin,
-    LastWord, SUBMIT_LEASE_MS, Sighting, Submission,
+    AllocationEvent, AllocationLife, AllocationMove, AllocationOver, AllocationWord, Arrival,
+    ArrivalOrigin, SUBMIT_LEASE_MS, Sighting, Submission,
 };
 pub use allocation_sight::{Doubt, Finding, Look, RunnerTrace, RunnersGone, cause_for};
 pub use breaker::{AfterRetry, AutoRetry, Curable, RetriesSoFar, Storm, is_for_the_server};

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_alone_kills_nobody_before_the_deadline() {
+    fn silence_alone_ends_no_runner_before_the_deadline() {
         assert_eq!(life().judge(150_000), Life::Alive);
         assert_eq!(life().judge(200_000), Life::Silent { silent_for: 100_000 });
         assert!(matches!(life().judge(2_500_001), Life::Dead(_)));

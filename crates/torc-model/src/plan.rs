@@ -651,7 +651,7 @@ pub struct Backoff {
     /// Upper bound in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_seconds: Option<f64>,
-    /// 0.1 spreads the wait over 90 % to 110 %.
+    /// 0.1 spreads the wait over 90% to 110%.
     #[serde(default)]
     pub jitter: f64,
 }

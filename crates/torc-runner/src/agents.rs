@@ -158,7 +158,7 @@ pub struct AgentLink {
 }
 
 /// An agent that answers.
-pub struct Greeted {
+pub struct AnsweringAgent {
     link: AgentLink,
     output: BufReader<std::process::ChildStdout>,
     num_cpus: i64,
@@ -183,7 +183,7 @@ impl AgentLink {
         mut self,
         output: std::process::ChildStdout,
         hello: &Hello,
-    ) -> io::Result<Greeted> {
+    ) -> io::Result<AnsweringAgent> {
         let mut line = serde_json::to_vec(hello)?;
         line.push(b'\n');
         self.input.write_all(&line)?;
@@ -192,7 +192,7 @@ impl AgentLink {
         output.read_line(&mut answer)?;
         match from_text(&answer) {
             Ok(FromAgent::Ready(num_cpus, gpus)) => {
-                Ok(Greeted { link: self, output, num_cpus, gpus })
+                Ok(AnsweringAgent { link: self, output, num_cpus, gpus })
             }
             _ => {
                 let ended = self.child.wait()?;
@@ -202,7 +202,7 @@ impl AgentLink {
     }
 }
 
-impl Greeted {
+impl AnsweringAgent {
     /// Its input, its process and its output.
     pub fn into_parts(self) -> (ChildStdin, Child, BufReader<std::process::ChildStdout>) {
         (self.link.input, self.link.child, self.output)

@@ -33,7 +33,7 @@ const ASK_TIME_AGAIN: Duration = Duration::from_secs(5);
 
 /// What the submission script tells.
 #[derive(Clone, Debug)]
-pub struct Inside {
+pub struct AllocationSettings {
     /// The workflow.
     pub workflow_id: WorkflowId,
     /// Name of the allocation in Slurm.
@@ -152,7 +152,7 @@ pub(crate) fn gpus_of_slurm() -> Vec<String> {
 /// wants it to end.
 pub async fn run(
     client: Client,
-    inside: Inside,
+    inside: AllocationSettings,
     shutdown: watch::Receiver<Shutdown>,
     events: UnboundedSender<RunnerNotice>,
 ) -> Result<RunnerSummary, String> {
@@ -294,7 +294,7 @@ async fn wait_for_dir(dir: &Path, patience: Duration) -> Result<(), String> {
 
 async fn find_allocation(
     client: &Client,
-    inside: &Inside,
+    inside: &AllocationSettings,
     task: Option<i64>,
 ) -> Result<i64, String> {
     let query = Query::new().add("workflow_id", inside.workflow_id).add("name", &inside.allocation);

@@ -74,7 +74,7 @@ pub mod decisions {
 }
 
 pub use agent::run as run_agent;
-pub use allocation::{Inside, is_in_grid_engine, run as run_inside};
+pub use allocation::{AllocationSettings, is_in_grid_engine, run as run_inside};
 pub use attempt::log_path;
 pub use config::{
     BatchSide, Config, LeaveReason, Prefetch, RunnerLimits, RunnerNotice, RunnerSummary, Shutdown,

@@ -9,33 +9,33 @@ use std::sync::mpsc;
 /// The sending side; cheap to clone.
 pub struct Mailbox<T> {
     sender: mpsc::Sender<T>,
-    bell: Arc<Bell>,
+    flag: Arc<WakeFlag>,
 }
 
-struct Bell {
+struct WakeFlag {
     wake: Wake,
-    /// Rung and not yet heard: one system call serves all messages of a moment.
-    is_rung: AtomicBool,
+    /// Set and not yet seen by the owner: one system call serves all messages of a moment.
+    is_set: AtomicBool,
 }
 
 /// The receiving side.
 pub struct Inbox<T> {
     receiver: mpsc::Receiver<T>,
-    bell: Arc<Bell>,
-    /// What the poller says when the bell rings.
+    flag: Arc<WakeFlag>,
+    /// What the poller says when the flag was set.
     key: u64,
 }
 
 /// Makes both sides. The owner joins a poller with [`Inbox::join`] and is known there by `key`.
 pub fn mailbox<T>(key: u64) -> io::Result<(Mailbox<T>, Inbox<T>)> {
     let (sender, receiver) = mpsc::channel();
-    let bell = Arc::new(Bell { wake: Wake::new()?, is_rung: AtomicBool::new(false) });
-    Ok((Mailbox { sender, bell: bell.clone() }, Inbox { receiver, bell, key }))
+    let flag = Arc::new(WakeFlag { wake: Wake::new()?, is_set: AtomicBool::new(false) });
+    Ok((Mailbox { sender, flag: flag.clone() }, Inbox { receiver, flag, key }))
 }
 
 impl<T> Clone for Mailbox<T> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), bell: self.bell.clone() }
+        Self { sender: self.sender.clone(), flag: self.flag.clone() }
     }
 }
 
@@ -47,8 +47,8 @@ impl<T> Mailbox<T> {
 
     /// Leaves a message. When the owner has gone the message is dropped.
     pub fn send(&self, message: T) {
-        if self.sender.send(message).is_ok() && !self.bell.is_rung.swap(true, Ordering::AcqRel) {
-            self.bell.wake.ring();
+        if self.sender.send(message).is_ok() && !self.flag.is_set.swap(true, Ordering::AcqRel) {
+            self.flag.wake.signal();
         }
     }
 }
@@ -56,17 +56,17 @@ impl<T> Mailbox<T> {
 impl<T> Inbox<T> {
     /// From now on the poller wakes up for messages.
     pub fn join(&self, poller: &Poller) -> io::Result<()> {
-        poller.add(&self.bell.wake, self.key)
+        poller.add(&self.flag.wake, self.key)
     }
 
     /// Takes all messages that are there; `ready` is what the poller has just said.
     ///
-    /// The bell counts as heard only by the thread that the poller told: as long as one has yet to
-    /// be told, no sender need ring again.
+    /// The flag counts as seen only by the thread that the poller told: as long as one has yet to
+    /// be told, no sender need wake it again.
     pub fn take(&self, ready: &[u64], messages: &mut Vec<T>) {
         if ready.contains(&self.key) {
-            // Before looking, so that a sender after the look rings again.
-            self.bell.is_rung.store(false, Ordering::Release);
+            // Before looking, so that a sender after the look wakes the owner again.
+            self.flag.is_set.store(false, Ordering::Release);
         }
         messages.extend(self.receiver.try_iter());
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_is_missed_whatever_the_order_of_ringing_and_hearing() {
+    fn no_message_is_missed_whatever_the_order_of_waking_and_looking() {
         let (sender, inbox) = mailbox::<u32>(7).unwrap();
         let poller = Poller::new().unwrap();
         inbox.join(&poller).unwrap();
@@ -97,30 +97,33 @@ mod tests {
         let mut messages = Vec::new();
         let begun = std::time::Instant::now();
         while messages.len() < 20_000 {
-            // Waking up for nothing is fine: who rings may be overtaken by who looks. Not waking up
+            // Waking up for nothing is fine: a sender may be overtaken by the owner's look. Not waking up
             // is not.
             let ready = wait(&poller, Duration::from_secs(10));
             inbox.take(&ready, &mut messages);
             assert!(begun.elapsed() < Duration::from_secs(60), "stuck at {}", messages.len());
         }
         threads.into_iter().for_each(|t| t.join().unwrap());
-        // A sender that was overtaken has rung by now.
+        // A sender that was overtaken has woken the owner by now.
         inbox.take(&wait(&poller, Duration::ZERO), &mut messages);
-        assert!(wait(&poller, Duration::ZERO).is_empty(), "it rings although there is nothing");
+        assert!(
+            wait(&poller, Duration::ZERO).is_empty(),
+            "the poller reports although there is nothing"
+        );
     }
 
     #[test]
-    fn a_bell_that_rings_after_its_message_was_found_is_heard_once_and_rings_again() {
+    fn a_wake_after_its_message_was_found_is_seen_once_and_the_next_one_too() {
         let (sender, inbox) = mailbox::<u32>(7).unwrap();
         let poller = Poller::new().unwrap();
         inbox.join(&poller).unwrap();
         let mut messages = Vec::new();
-        // A sender that is held up just before it rings, while the owner is up for another reason.
+        // A sender that is held up just before it wakes the owner, while the owner is up for another reason.
         sender.sender.send(1).unwrap();
-        sender.bell.is_rung.store(true, Ordering::SeqCst);
+        sender.flag.is_set.store(true, Ordering::SeqCst);
         inbox.take(&[], &mut messages);
         assert_eq!(messages, [1]);
-        sender.bell.wake.ring();
+        sender.flag.wake.signal();
         let ready = wait(&poller, Duration::ZERO);
         assert_eq!(ready, [7]);
         inbox.take(&ready, &mut messages);

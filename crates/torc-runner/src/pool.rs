@@ -1,6 +1,7 @@
-//! The threads of a runner. All of them are alike: the one that is told that something has happened
-//! takes the state, lets it decide, lets it go, and does itself what was decided. So the thread
-//! that hears of the end of a process starts the next one, and no other has to be woken for it.
+//! The threads of a runner, by the leader/followers pattern. All of them are alike: the one that is
+//! told that something has happened takes the state, lets it decide, lets it go, and does itself
+//! what was decided. So the thread that hears of the end of a process starts the next one, and no
+//! other has to be woken for it.
 //!
 //! ```text
 //!   ┌▶ wait: for the poller, ─▶ look: the state, under its lock ─▶ tasks, without the lock ─┐
@@ -142,7 +143,7 @@ impl<M: EventHandler> ThreadPool<M> {
             self.act(&mut ready, must_look);
             if self.is_over.load(Ordering::Acquire) {
                 // The next one who waits hears it, too.
-                return self.call.ring();
+                return self.call.signal();
             }
             if let Err(error) = self.poller.wait(None, &mut ready) {
                 self.end(Err(Error::system("wait", error)));
@@ -238,7 +239,7 @@ impl<M: EventHandler> ThreadPool<M> {
         let (task, left) = self.tasks.pop()?;
         counts.busy += 1;
         if left > 0 && counts.free() > 0 {
-            self.call.ring();
+            self.call.signal();
         }
         Some(task)
     }
@@ -261,7 +262,7 @@ impl<M: EventHandler> Drop for PanicGuard<'_, M> {
         if std::thread::panicking() {
             self.0.is_over.store(true, Ordering::Release);
             drop(lock(&self.0.answer).take());
-            self.0.call.ring();
+            self.0.call.signal();
         }
     }
 }
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_tasks_hang_somebody_looks() {
+    fn one_thread_looks_however_many_tasks_hang() {
         let (release, wait) = mpsc::channel::<()>();
         let wait = Arc::new(Mutex::new(wait));
         let (sender, outcome) = begin(40, 3, None, |tasks, _| {
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_makes_somebody_look() {
+    fn an_alarm_wakes_a_thread_that_looks() {
         let (_sender, outcome) =
             begin(100, 2, Some(Instant::now() + Duration::from_millis(5)), |_, _| Box::new(|_| {}));
         assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 100);
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_every_process_is_heard_once_whoever_waits_for_it() {
+    fn the_end_of_every_process_is_heard_once_whichever_thread_waits_for_it() {
         for attending in [0, 2, 20] {
             let (sender, inbox) = mailbox(7).unwrap();
             let poller = Arc::new(Poller::new().unwrap());

@@ -81,7 +81,7 @@ impl Runner {
         // runner.
         let secret = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
-        let tell = Teller { events: config.events.clone() };
+        let tell = NoticeSender { events: config.events.clone() };
         // The server is told what the runner will have when its agents are there.
         config.capacity.spreads = !config.batch.other_nodes.is_empty();
         torc_failpoint::hit("runner.before_register");
@@ -243,7 +243,7 @@ fn why_stopped(log: &Path) -> Option<LastWord> {
     why_ended(&String::from_utf8_lossy(&tail))
 }
 
-fn start_guard(config: &Config, key: &str, tell: &Teller) -> Option<Guard> {
+fn start_guard(config: &Config, key: &str, tell: &NoticeSender) -> Option<Guard> {
     match Guard::start(config.guard.as_ref()?, key) {
         Ok(guard) => Some(guard),
         Err(error) => {
@@ -284,7 +284,7 @@ async fn start_agents(
     context: &Arc<AttemptContext>,
     presence: &Presence,
     events: &Mailbox<Event>,
-    tell: &Teller,
+    tell: &NoticeSender,
 ) -> Result<(Agents, Vec<Node>), Error> {
     let hello = Hello {
         registered: registered.clone(),
@@ -536,11 +536,11 @@ fn settings(
 
 /// Tells the observer, if there is one.
 #[derive(Clone)]
-struct Teller {
+struct NoticeSender {
     events: Option<UnboundedSender<RunnerNotice>>,
 }
 
-impl Teller {
+impl NoticeSender {
     fn tell(&self, event: impl FnOnce() -> RunnerNotice) {
         if let Some(events) = &self.events {
             // A watcher that has gone wants to hear no more.
@@ -601,7 +601,7 @@ struct Engine {
     exchange: Arc<Exchange>,
     spool: Spool,
     agents: Agents,
-    tell: Teller,
+    tell: NoticeSender,
     scratch: Scratch,
 }
 

@@ -254,7 +254,7 @@ impl Wake {
     }
 
     /// Makes the poller return.
-    pub fn ring(&self) {
+    pub fn signal(&self) {
         // The only failure is a counter that is full, and then the poller wakes anyway.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
@@ -343,7 +343,7 @@ mod tests {
         let mut ready = Vec::new();
         poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
         assert!(ready.is_empty());
-        wake.ring();
+        wake.signal();
         poller.wait(None, &mut ready).unwrap();
         assert_eq!(ready, [6]);
         ready.clear();

@@ -3,7 +3,7 @@
 use crate::sabotage::Sabotage;
 use crate::server::{Broken, Server, answer, workflow_id};
 use crate::tables::{AllocationRow, Write};
-use crate::wire::{Answer, Inside, Sent};
+use crate::wire::{Answer, RunnerPlace, Sent};
 use std::borrow::Cow;
 use torc_engine::commands::{ArriveInAllocation, EndRunnersIn, GiveUpAllocation, StepAllocation};
 use torc_engine::{
@@ -91,7 +91,7 @@ impl Server {
     /// A runner reports from inside an allocation, before it is registered. An error: it may not.
     pub(crate) fn runner_arrived(
         &mut self,
-        inside: Inside,
+        inside: RunnerPlace,
         now: i64,
     ) -> Result<Result<(), ErrorCode>, Broken> {
         let Some(row) = self.working.allocations.get(inside.allocation) else {

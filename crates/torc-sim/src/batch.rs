@@ -2,7 +2,7 @@
 
 use crate::scenario::Sight;
 use crate::tables::AllocationRow;
-use crate::wire::{Answer, Inside, Request, Sent, Wish};
+use crate::wire::{Answer, Request, RunnerPlace, Sent, Wish};
 use crate::world::{Client, Event, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -182,7 +182,7 @@ impl World {
             job.starts += 1;
         }
         let Job { allocation, slot, starts: restarts, .. } = job;
-        self.start_runner(slot, Some(Inside { allocation, job: id, restarts }));
+        self.start_runner(slot, Some(RunnerPlace { allocation, job: id, restarts }));
         // A bad node: what its runner has sent may arrive when a successor is there.
         if !self.is_calm && self.rng.chance(150) {
             let dies = self.now + self.rng.range(10, 10_000);

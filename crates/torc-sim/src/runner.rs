@@ -5,7 +5,7 @@
 use crate::ends::STEP;
 use crate::sabotage::Sabotage;
 use crate::scenario::Sight;
-use crate::wire::{Answer, Inside, Request};
+use crate::wire::{Answer, Request, RunnerPlace};
 use crate::witness::Process;
 use crate::world::{Client, Event, World};
 use serde_json::json;
@@ -136,7 +136,7 @@ pub struct Runner {
     dispatcher: Option<Dispatcher>,
     held: Arc<HeldList>,
     steps: Live,
-    inside: Option<Inside>,
+    inside: Option<RunnerPlace>,
     work: BTreeMap<AttemptId, Work>,
     /// Actions it executes, or has executed and not yet reported.
     actions: BTreeSet<ActionId>,
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// A new process in this place.
-    pub(crate) fn start_runner(&mut self, slot: usize, inside: Option<Inside>) {
+    pub(crate) fn start_runner(&mut self, slot: usize, inside: Option<RunnerPlace>) {
         let old = std::mem::take(&mut self.runners[slot]);
         let incarnation = old.incarnation + 1;
         let trouble = HostTrouble { cut_until: old.trouble.cut_until, ..HostTrouble::default() };

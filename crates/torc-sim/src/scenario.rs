@@ -67,7 +67,7 @@ pub struct Slot {
 /// How much goes wrong, until faults stop. Rates are per mille of messages or commits, intervals in
 /// ms (0: never).
 #[derive(Clone, Debug)]
-pub struct Faults {
+pub struct FaultRates {
     /// Messages that vanish.
     pub drop: u32,
     /// Messages that come twice.
@@ -108,7 +108,7 @@ pub struct Scenario {
     /// Named limits, nothing used.
     pub limits: Limits,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: FaultRates,
     /// Its workflows have actions, and people reserve. In some histories only: both take time from
     /// everything else.
     pub has_extras: bool,
@@ -324,10 +324,10 @@ fn slot(rng: &mut Rng, flow: usize) -> Slot {
     Slot { flow, capacity, sight, prefetch: rng.pick(&[0, 0, 1, 3]), bad_until }
 }
 
-fn faults(rng: &mut Rng) -> Faults {
+fn faults(rng: &mut Rng) -> FaultRates {
     if rng.chance(30) {
         // A quiet world, so that the normal path is proved too.
-        return Faults {
+        return FaultRates {
             drop: 0,
             repeat: 0,
             late: 0,
@@ -344,7 +344,7 @@ fn faults(rng: &mut Rng) -> Faults {
             until: 1,
         };
     }
-    Faults {
+    FaultRates {
         drop: rng.pick(&[0, 10, 50, 200]),
         repeat: rng.pick(&[0, 20, 150]),
         late: rng.pick(&[0, 10, 50, 150]),

@@ -7,7 +7,7 @@
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 use crate::tables::{RunnerRow, Tables, Write};
-use crate::wire::{Answer, Inside, Request, Wish};
+use crate::wire::{Answer, Request, RunnerPlace, Wish};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -443,7 +443,7 @@ impl Server {
         slot: usize,
         incarnation: u32,
         key: u64,
-        inside: Option<Inside>,
+        inside: Option<RunnerPlace>,
         now: i64,
     ) -> Result<Answer, Broken> {
         if let Some(at) = self.working.runners.iter().position(|r| r.key == key) {

@@ -2,7 +2,7 @@
 //! of the schema.
 
 use crate::scenario::{Flow, Scenario};
-use crate::wire::Inside;
+use crate::wire::RunnerPlace;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -276,7 +276,7 @@ pub struct RunnerRow {
     /// It has ended.
     pub ended: bool,
     /// The allocation that it lives in.
-    pub inside: Option<Inside>,
+    pub inside: Option<RunnerPlace>,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
     /// What a person asked of it.

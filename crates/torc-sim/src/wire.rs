@@ -65,7 +65,7 @@ pub enum Wish {
 
 /// The allocation that a runner lives in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Inside {
+pub struct RunnerPlace {
     /// Its row.
     pub allocation: usize,
     /// The batch job.
@@ -97,7 +97,7 @@ pub enum Request {
         /// Its word for this registration.
         key: u64,
         /// The allocation that it lives in, and the batch job.
-        inside: Option<Inside>,
+        inside: Option<RunnerPlace>,
     },
     /// A submitter asks for what waits to be sent.
     Begin(String),

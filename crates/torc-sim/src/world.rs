@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::check::{Checker, Truth, same, same_limits, same_runners};
 use crate::runner::{Lane, Runner, Tick};
 use crate::sabotage::Sabotage;
-use crate::scenario::{Faults, Scenario, Sight};
+use crate::scenario::{FaultRates, Scenario, Sight};
 use crate::server::{Server, flow_of};
 use crate::tables::{FlowRow, Write};
 use crate::wire::{Answer, Request};
@@ -426,7 +426,7 @@ impl World {
     }
 
     /// Chance of a fault; none once faults have stopped.
-    pub(crate) fn hits(&mut self, rate: fn(&Faults) -> u32) -> bool {
+    pub(crate) fn hits(&mut self, rate: fn(&FaultRates) -> u32) -> bool {
         !self.is_calm && self.rng.chance(rate(&self.scenario.faults))
     }
 

@@ -167,7 +167,7 @@ pub const EVERYWHERE: &[Key] = &[
     ("g G Home End", "first, last"),
     ("q Esc", "back"),
     ("Q Ctrl-C", "quit; the terminal is left as it was"),
-    ("Ctrl-L", "draw everything anew"),
+    ("Ctrl-L", "redraw everything"),
     ("Ctrl-Z", "back to the shell; `fg` returns here"),
 ];
 

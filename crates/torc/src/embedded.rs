@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torc_client::inside::{Inside, boxed};
+use torc_client::inside::{InProcess, boxed};
 use torc_client::{Client, discovery};
 use torc_server::{Options, RunningServer, Server, StartError};
 
@@ -74,7 +74,7 @@ impl Embedded {
     /// Talks to it.
     pub fn client(&self) -> Result<Client> {
         let inside = self.server.inside();
-        let ask: Inside = Arc::new(move |request| {
+        let ask: InProcess = Arc::new(move |request| {
             let inside = inside.clone();
             Box::pin(
                 async move { inside.answer(request).await.map(boxed).map_err(io::Error::other) },

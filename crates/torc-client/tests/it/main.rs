@@ -39,7 +39,7 @@ async fn the_token_is_sent_and_a_refusal_is_told_with_its_hint() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unreachable() {
+async fn a_port_without_a_server_is_unreachable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

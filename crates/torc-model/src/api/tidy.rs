@@ -61,7 +61,7 @@ pub struct RemovedFiles {
     pub unseen: Vec<String>,
 }
 
-/// What was gained by writing the database anew.
+/// What was gained by compacting the database.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct VacuumView {
     /// Size of the database before.

@@ -106,7 +106,7 @@ impl Learned {
 
 /// Fewer tries than this prove nothing, however they ended.
 const ENOUGH_TRIES: i64 = 5;
-/// The chance of success must be at least this, with 90 % certainty.
+/// The chance of success must be at least this, with 90% certainty.
 const GOOD_CHANCE: f64 = 0.7;
 /// Tries that failed the same way, without one that succeeded, after which no user or agent needs
 /// to be asked.
@@ -114,7 +114,7 @@ const ENOUGH_FAILURES: i64 = 2;
 /// Outcomes count for deciding this long. Programs, machines and services change; what is older is
 /// shown, and decides nothing.
 const DAYS: i64 = 180;
-/// One-sided 90 %.
+/// One-sided 90%.
 const Z: f64 = 1.2816;
 
 /// How retries ended.

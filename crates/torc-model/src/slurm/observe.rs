@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_reused_id_is_not_ours() {
-        let other = rows("5|RUNNING|n1|x|y|z|somebody-else|None\n");
+        let other = rows("5|RUNNING|n1|x|y|z|other|None\n");
         assert!(observe(&known("5", "a"), &other, None, 0).is_missing);
     }
 

@@ -214,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn a_running_job_of_somebody_else_says_nothing_about_ours() {
-        let theirs = "JobID|JobName|Partition|State|End\n5|somebody|main|RUNNING|Unknown\n";
+    fn a_running_job_of_another_user_says_nothing_about_ours() {
+        let theirs = "JobID|JobName|Partition|State|End\n5|other|main|RUNNING|Unknown\n";
         assert_eq!(newest(&records(theirs), "5", "torc-wf1-s1-0"), None);
     }
 

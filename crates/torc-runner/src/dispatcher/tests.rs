@@ -313,7 +313,7 @@ fn what_was_given_back_is_not_taken_ahead_again() {
 }
 
 #[test]
-fn nothing_is_given_back_that_nobody_else_could_start() {
+fn only_what_another_runner_could_start_is_given_back() {
     let mut desk = Desk::listening();
     let alone = |ids: &[i64]| Event::Heard(ClaimResponse { is_alone: true, ..granted(ids) });
     desk.on(alone(&[1, 2, 3, 4]));

@@ -438,17 +438,17 @@ fn a_child_that_another_part_of_the_program_awaits_is_neither_ended_nor_reaped()
 }
 
 #[test]
-fn the_last_look_goes_through_the_whole_table_only_if_somebody_is_left() {
-    alone("the_last_look_goes_through_the_whole_table_only_if_somebody_is_left", || {
+fn the_last_look_goes_through_the_whole_table_only_if_a_process_is_left() {
+    alone("the_last_look_goes_through_the_whole_table_only_if_a_process_is_left", || {
         let mut bench = Bench::new();
-        let nobody = HashSet::new();
+        let none = HashSet::new();
         let order = bench.order("true");
         bench.run(order);
-        assert_eq!(cleanup::is_clean(&nobody), procfs::own_children().is_some());
+        assert_eq!(cleanup::is_clean(&none), procfs::own_children().is_some());
         let order = bench.order(&format!("{ORPHAN} exit 0"));
         bench.run(order);
         let pid: i32 = bench.text("orphan").trim().parse().unwrap();
-        assert!(!cleanup::is_clean(&nobody) && is_alive(pid));
+        assert!(!cleanup::is_clean(&none) && is_alive(pid));
         assert_eq!(
             cleanup::is_clean(&HashSet::from([pid])),
             procfs::own_children().is_some(),

@@ -113,7 +113,7 @@ impl Acquaintance {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// No token; only on routes that need none.
-    Stranger,
+    Anonymous,
     /// A caller with a token.
     Known(Scope),
 }
@@ -214,7 +214,7 @@ pub async fn identify(app: &App, rules: &Rules, head: &Parts) -> Result<Caller, 
     };
     let (scope, runner, job, rule) = match (scope, access) {
         (Ok(scope), Access::Open) => return Ok(Caller::Known(scope)),
-        (Err(_), Access::Open) => return Ok(Caller::Stranger),
+        (Err(_), Access::Open) => return Ok(Caller::Anonymous),
         (Err(problem), Access::Roles { .. }) => return Err(ApiError::unauthorized(problem)),
         (Ok(scope), Access::Roles { runner, job, person }) => (scope, runner, job, person),
     };
@@ -322,7 +322,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Without the layer there is no identity.
-        Ok(parts.extensions.get().cloned().unwrap_or(Self::Stranger))
+        Ok(parts.extensions.get().cloned().unwrap_or(Self::Anonymous))
     }
 }
 
@@ -330,7 +330,7 @@ impl Caller {
     fn scope(&self) -> Result<&Scope, ApiError> {
         match self {
             Self::Known(scope) => Ok(scope),
-            Self::Stranger => Err(ApiError::unauthorized("a token is needed")),
+            Self::Anonymous => Err(ApiError::unauthorized("a token is needed")),
         }
     }
 
@@ -371,7 +371,7 @@ impl Caller {
                 | Scope::Page(..)
                 | Scope::Person(_),
             )
-            | Self::Stranger => None,
+            | Self::Anonymous => None,
         }
     }
 
@@ -404,7 +404,7 @@ impl Caller {
         match self {
             Self::Known(Scope::Owner) => true,
             Self::Known(Scope::Person(person)) => person.role == Role::Admin,
-            Self::Known(_) | Self::Stranger => false,
+            Self::Known(_) | Self::Anonymous => false,
         }
     }
 }
@@ -422,7 +422,7 @@ impl App {
             Caller::Known(Scope::Owner) => ("owner".to_owned(), None),
             Caller::Known(Scope::Page(_, None)) => ("page".to_owned(), None),
             Caller::Known(Scope::Runner(_) | Scope::Job(..) | Scope::Action(_))
-            | Caller::Stranger => return None,
+            | Caller::Anonymous => return None,
         };
         Some(Actor::new(head, user, token))
     }

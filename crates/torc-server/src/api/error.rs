@@ -106,7 +106,7 @@ impl IntoResponse for ApiError {
         if unauthorized {
             let headers = response.headers_mut();
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            // Strangers do not get to hold connections.
+            // Callers without a good token do not get to hold connections.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -87,7 +87,7 @@ async fn guarded(
     check_host(&app.inner.hosts, &head)?;
     let caller = auth::identify(app, rules, &head).await?;
     let actor = app.actor(&caller, &head);
-    if caller != auth::Caller::Stranger {
+    if caller != auth::Caller::Anonymous {
         auth::Acquaintance::tell(&head);
     }
     head.extensions.insert(caller);

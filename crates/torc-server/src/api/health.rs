@@ -43,7 +43,7 @@ pub struct HealthAnswer {
 )]
 pub async fn get_health(State(app): State<App>, caller: Caller) -> Answer<HealthAnswer> {
     let status = if *app.inner.is_open.borrow() { "ok" } else { "recovering" }.to_string();
-    if caller == Caller::Stranger {
+    if caller == Caller::Anonymous {
         return Ok(Json(HealthAnswer { status, ..HealthAnswer::default() }));
     }
     Ok(Json(HealthAnswer {

@@ -89,7 +89,7 @@ pub async fn stream_pulse(
     app.reader().get_workflow(workflow).await?;
     let jobs = query.jobs()?;
     let page = caller.is_page().then(|| token_hash(&headers)).flatten();
-    let beat = Beat {
+    let beat = PulseBeat {
         app,
         caller,
         page,
@@ -109,7 +109,7 @@ pub async fn stream_pulse(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new()))
 }
 
-struct Beat {
+struct PulseBeat {
     app: App,
     caller: Caller,
     /// The hash of the token of the session that reads it, if a page does.
@@ -129,7 +129,7 @@ struct Beat {
     sent: Option<Instant>,
 }
 
-impl Beat {
+impl PulseBeat {
     /// The next frame. A clock asks for changes, not every event: at two thousand jobs a second
     /// there are thousands of events between two frames.
     async fn next(&mut self) -> Option<Event> {
@@ -175,8 +175,10 @@ impl Beat {
         }
         let (_, counts) = self.app.family_counts(self.workflow).await?;
         let around = self.app.reader().surroundings(self.workflow, now_ms()).await?;
-        let news =
-            News { jobs: self.changed_jobs().await?, failures: self.new_failures(&counts).await? };
+        let news = FrameDetails {
+            jobs: self.changed_jobs().await?,
+            failures: self.new_failures(&counts).await?,
+        };
         Ok(frame(&counts, &around, news))
     }
 
@@ -220,13 +222,13 @@ impl Beat {
 
 /// What a frame tells besides counts.
 #[derive(Default)]
-struct News {
+struct FrameDetails {
     jobs: Vec<PulseJob>,
     failures: Vec<PulseFailure>,
 }
 
 /// One frame as text, within its bound.
-fn frame(counts: &FamilyCounts, around: &Surroundings, news: News) -> String {
+fn frame(counts: &FamilyCounts, around: &Surroundings, news: FrameDetails) -> String {
     let compact = |counts: &[u32; 11]| {
         let length = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         counts[..length].iter().copied().map(i64::from).collect::<Vec<_>>()
@@ -265,14 +267,14 @@ mod tests {
     fn a_frame_stays_within_its_bound_however_many_families_there_are() {
         for families in [1usize, 60, 900, 5000] {
             let counts = vec![[100_000u32; 11]; families];
-            let text = frame(&counts, &Surroundings::default(), News::default());
+            let text = frame(&counts, &Surroundings::default(), FrameDetails::default());
             assert!(text.len() <= MAX_FRAME, "{families} families: {} bytes", text.len());
             let pulse: PulseView = serde_json::from_str(&text).unwrap();
             assert_eq!(pulse.counts[5], 100_000 * families as i64);
             assert_eq!(pulse.families.len() == families, families < 90, "{families}");
             let failure =
                 PulseFailure { kind: Kind::Unknown, family: "é".repeat(MAX_NAME), jobs: 1 << 40 };
-            let news = News {
+            let news = FrameDetails {
                 jobs: vec![PulseJob(1 << 40, 10, 1000); MAX_JOBS],
                 failures: vec![failure; MAX_FAILURES],
             };

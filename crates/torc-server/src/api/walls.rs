@@ -232,7 +232,7 @@ impl Caller {
                 | Scope::Action(_)
                 | Scope::Page(_, None),
             )
-            | Self::Stranger => None,
+            | Self::Anonymous => None,
         }
     }
 

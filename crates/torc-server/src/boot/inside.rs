@@ -27,14 +27,14 @@ impl std::error::Error for Ended {}
 
 /// Asks the server of this process, as long as there is one. Cheap to clone.
 #[derive(Clone)]
-pub struct Inside {
+pub struct InProcess {
     /// A caller must not keep the database open.
     front: Weak<Front>,
     stop: CancellationToken,
     askers: TaskTracker,
 }
 
-impl Inside {
+impl InProcess {
     pub(super) fn new(front: &Arc<Front>, stop: CancellationToken) -> Self {
         Self { front: Arc::downgrade(front), stop, askers: TaskTracker::new() }
     }

@@ -38,7 +38,7 @@ pub async fn serve(
 ) {
     let connections = TaskTracker::new();
     let permits = Arc::new(Semaphore::new(max_connections.max(1)));
-    let strangers = Arc::new(Strangers::new(most_strangers(max_connections)));
+    let strangers = Arc::new(UnprovenConnections::new(most_strangers(max_connections)));
     let cut = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
@@ -55,7 +55,7 @@ pub async fn serve(
                     // Never closed, so a permit always comes.
                     permit = permits.clone().acquire_owned() => permit.ok(),
                 };
-                let stranger = Stranger::enter(&strangers, Peer::at(peer.ip()));
+                let stranger = UnprovenConnection::enter(&strangers, Peer::at(peer.ip()));
                 let (tls, front, stop) = (tls.clone(), front.clone(), stop.clone());
                 let connection = serve_stream(stream, peer.ip(), tls, front, stop, stranger);
                 let cut = cut.clone();
@@ -117,13 +117,13 @@ impl Peer {
 /// oldest of the peer that has the most is closed for a new one. So a peer cannot keep others out,
 /// and of its own connections it is the idle ones that go: a client that has a token shows it at
 /// once.
-pub(super) struct Strangers {
+pub(super) struct UnprovenConnections {
     most: usize,
     list: Mutex<BTreeMap<u64, (Peer, CancellationToken)>>,
     next: AtomicU64,
 }
 
-impl Strangers {
+impl UnprovenConnections {
     pub(super) fn new(most: usize) -> Self {
         Self { most, list: Mutex::default(), next: AtomicU64::new(0) }
     }
@@ -149,15 +149,15 @@ impl Strangers {
     }
 }
 
-/// A connection in the list of [`Strangers`], until it shows a good token or ends.
-pub(super) struct Stranger {
+/// A connection in the list of [`UnprovenConnections`], until it shows a good token or ends.
+pub(super) struct UnprovenConnection {
     id: u64,
-    list: Arc<Strangers>,
+    list: Arc<UnprovenConnections>,
     is_evicted: CancellationToken,
 }
 
-impl Stranger {
-    pub(super) fn enter(list: &Arc<Strangers>, peer: Peer) -> Self {
+impl UnprovenConnection {
+    pub(super) fn enter(list: &Arc<UnprovenConnections>, peer: Peer) -> Self {
         if list.lock().len() >= list.most {
             list.evict();
         }
@@ -172,7 +172,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnprovenConnection {
     fn drop(&mut self) {
         self.leave();
     }
@@ -184,7 +184,7 @@ async fn serve_stream(
     tls: Option<Tls>,
     front: Arc<Front>,
     stop: CancellationToken,
-    stranger: Stranger,
+    stranger: UnprovenConnection,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -207,7 +207,7 @@ pub(super) async fn serve_connection<S>(
     address: Option<IpAddr>,
     front: Arc<Front>,
     stop: CancellationToken,
-    stranger: Stranger,
+    stranger: UnprovenConnection,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

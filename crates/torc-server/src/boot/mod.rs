@@ -29,7 +29,7 @@ pub use backup::backup;
 pub use database::{Database, Journal};
 pub use error::StartError;
 pub use file_system::FileSystem;
-pub use inside::{Ended, Inside};
+pub use inside::{Ended, InProcess};
 pub use lock::Owner;
 #[cfg(test)]
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::database::Database;
 use super::error::StartError;
-use super::inside::Inside;
+use super::inside::InProcess;
 use super::lock::Lock;
 use super::options::Options;
 use super::tls::Tls;
@@ -53,7 +53,7 @@ pub struct RunningServer {
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
     allocations: watch::Receiver<u64>,
-    inside: Inside,
+    inside: InProcess,
 }
 
 impl Server {
@@ -90,7 +90,7 @@ impl Server {
             .with_proxies(options.trusted_proxies.clone());
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
-        let inside = Inside::new(&front, stop.clone());
+        let inside = InProcess::new(&front, stop.clone());
         let on_socket = socket.map(|s| socket::serve(s, front.clone(), stop.clone()));
         let serving =
             listen::serve(listener, tls.clone(), front, options.max_connections, stop.clone());
@@ -214,7 +214,7 @@ impl RunningServer {
     }
 
     /// The way to it for callers in the same process.
-    pub fn inside(&self) -> Inside {
+    pub fn inside(&self) -> InProcess {
         self.inside.clone()
     }
 

@@ -1,7 +1,7 @@
 //! The same server on a Unix socket in the state directory, for `ssh -L PORT:SOCKET`: only its owner
 //! can connect, whatever other users of a login node try.
 
-use super::listen::{self, Peer, Stranger, Strangers};
+use super::listen::{self, Peer, UnprovenConnection, UnprovenConnections};
 use crate::api::Front;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub async fn serve(
     front: Arc<Front>,
     stop: CancellationToken,
 ) {
-    let strangers = Arc::new(Strangers::new(MOST_STRANGERS));
+    let strangers = Arc::new(UnprovenConnections::new(MOST_STRANGERS));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -57,7 +57,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let stranger = Stranger::enter(&strangers, Peer::Local);
+                let stranger = UnprovenConnection::enter(&strangers, Peer::Local);
                 let (front, stop) = (front.clone(), stop.clone());
                 tokio::spawn(listen::serve_connection(stream, None, front, stop, stranger));
             }

@@ -48,9 +48,9 @@ pub struct Gauge(AtomicI64);
 
 impl Gauge {
     /// One more for as long as the guard lives, also when its task is dropped halfway.
-    pub fn enter(&self) -> Inside<'_> {
+    pub fn enter(&self) -> GaugeGuard<'_> {
         self.0.fetch_add(1, Relaxed);
-        Inside(self)
+        GaugeGuard(self)
     }
 
     /// How much it is.
@@ -60,9 +60,9 @@ impl Gauge {
 }
 
 /// Counted in a [`Gauge`] until it is dropped.
-pub struct Inside<'a>(&'a Gauge);
+pub struct GaugeGuard<'a>(&'a Gauge);
 
-impl Drop for Inside<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
     }

@@ -43,8 +43,8 @@ struct Decided<'a> {
     ruling: Ruling,
 }
 
-/// Who speaks.
-struct Speaker {
+/// Who decides: a person, an agent or the server.
+struct DecidedBy {
     by: String,
     agent: Option<String>,
     author: Author,
@@ -62,7 +62,7 @@ pub fn classify(
         return Err(Refusal::invalid("classifications", message).into());
     }
     let agent = request.agent.as_ref().map(|agent| untrusted::line(agent, LONGEST_AUTHOR));
-    let speaker = Speaker {
+    let speaker = DecidedBy {
         by: author(request.by.as_deref(), agent.as_deref()),
         author: if agent.is_some() { Author::Agent { threshold } } else { Author::Person },
         agent,
@@ -116,7 +116,8 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
             evidence: Vec::new(),
         });
     }
-    let speaker = Speaker { by: MEMORY.into(), agent: Some(MEMORY.into()), author: Author::Memory };
+    let speaker =
+        DecidedBy { by: MEMORY.into(), agent: Some(MEMORY.into()), author: Author::Memory };
     let session =
         VerdictBatch { all: &all, verdicts: &verdicts, rulings, speaker: &speaker, dry_run };
     decide(tx, id, session)
@@ -156,7 +157,7 @@ pub fn by_hand(
         confidence: None,
         evidence: Vec::new(),
     };
-    let speaker = Speaker { by: author(None, None), agent: None, author: Author::Person };
+    let speaker = DecidedBy { by: author(None, None), agent: None, author: Author::Person };
     let session = VerdictBatch {
         all: &all,
         verdicts: &[asked],
@@ -192,7 +193,7 @@ struct VerdictBatch<'a> {
     verdicts: &'a [Classification],
     /// Those that follow from what is known already.
     rulings: HashMap<JobId, Ruling>,
-    speaker: &'a Speaker,
+    speaker: &'a DecidedBy,
     dry_run: bool,
 }
 
@@ -370,7 +371,7 @@ fn apply(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     decided: &[Decided<'_>],
-    speaker: &Speaker,
+    speaker: &DecidedBy,
 ) -> Result<i64, Failed> {
     let before = canceled_count(tx, id)?;
     for one in decided {
@@ -392,7 +393,7 @@ fn write_down(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     one: &Decided<'_>,
-    speaker: &Speaker,
+    speaker: &DecidedBy,
 ) -> Result<i64, Failed> {
     let Decided { waiting, asked, ruling } = one;
     journal::supersede_verdicts(tx.db, waiting.job, &speaker.by, tx.now)?;
@@ -431,7 +432,7 @@ fn carry_out(
     row: i64,
     waiting: &Waiting,
     ruling: &Ruling,
-    speaker: &Speaker,
+    speaker: &DecidedBy,
 ) -> Result<(), Failed> {
     let index = tx
         .workflow(id)?
@@ -489,7 +490,7 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     })?;
     let person = author(by, None);
     settle(tx, row, ClassificationState::Applied, &person)?;
-    let speaker = Speaker {
+    let speaker = DecidedBy {
         by: format!("{}, accepted by {person}", held.by),
         agent: None,
         author: Author::Person,

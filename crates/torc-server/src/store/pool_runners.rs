@@ -1,7 +1,7 @@
 //! What pool runners ask: to be known, which workflow to serve next, and to leave.
 
 use super::journal;
-use super::pools::{Look, Member, Pool, SILENT_MS, Turn};
+use super::pools::{Look, Member, Pool, PoolTurn, SILENT_MS};
 use super::read::Audience;
 use super::refusal::Refusal;
 use super::writer::{Failed, State, Tx};
@@ -237,7 +237,7 @@ fn take_in_turn(
     while given.len() < limit {
         let (pools, look) = split(tx.state, now);
         let turn = pools.turn(&look, pool);
-        if turn.is_some_and(|turn| turn != Turn::Now(id)) {
+        if turn.is_some_and(|turn| turn != PoolTurn::Now(id)) {
             pools.close_gate(pool, id);
             return Ok((!given.is_empty()).then_some(given));
         }

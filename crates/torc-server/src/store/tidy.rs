@@ -142,7 +142,7 @@ fn vacuum(db: &Connection, database: &Path) -> Result<VacuumView, Failed> {
         && space.free < needed + needed / 10
     {
         return Err(Refusal::out_of_space(format!(
-            "writing the database anew takes {} MiB for a while, and its disk has {} MiB left",
+            "compacting the database needs {} MiB for a while, and its disk has {} MiB left",
             needed >> 20,
             space.free >> 20
         ))

@@ -9,7 +9,7 @@ use torc_model::ids::WorkflowId;
 
 /// Who waits for what.
 #[derive(Default)]
-pub struct Wakes(Mutex<HashMap<WorkflowId, WorkflowWake>>);
+pub struct WorkflowWakes(Mutex<HashMap<WorkflowId, WorkflowWake>>);
 
 #[derive(Default)]
 struct WorkflowWake {
@@ -25,7 +25,7 @@ pub struct Waiting {
     news: watch::Receiver<u64>,
 }
 
-impl Wakes {
+impl WorkflowWakes {
     fn lock(&self) -> MutexGuard<'_, HashMap<WorkflowId, WorkflowWake>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -25,7 +25,7 @@ use super::load;
 use super::parked_claims::ParkedClaims;
 use super::pools::Pools;
 use super::refusal::Refusal;
-use super::wakes::{Waiting, Wakes};
+use super::wakes::{Waiting, WorkflowWakes};
 use super::webhooks::Endpoint;
 use crate::audit::{self, Actor};
 use crate::blocking::Slot;
@@ -197,7 +197,7 @@ pub(super) struct Shared {
     pub(super) open: AtomicUsize,
     is_quick: AtomicBool,
     pub(super) events: broadcast::Sender<Arc<EventView>>,
-    wakes: Arc<Wakes>,
+    wakes: Arc<WorkflowWakes>,
     published: Mutex<Published>,
     pub(super) outbox: Arc<Notify>,
     pub(super) signals: Signals,

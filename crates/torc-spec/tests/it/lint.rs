@@ -19,7 +19,7 @@ fn doubts(text: &str) -> Vec<String> {
 const JOB: &str = "jobs: [{name: a, command: 'true'}]\n";
 
 #[test]
-fn names_that_nobody_uses() {
+fn names_that_are_not_used() {
     for (text, expected) in [
         (
             "resource_requirements: [{name: big, num_cpus: 2}]",
@@ -45,7 +45,7 @@ fn names_that_nobody_uses() {
 }
 
 #[test]
-fn limits_that_nobody_sets() {
+fn limits_that_are_not_set() {
     let jobs = "jobs: [{name: a, command: 'true', uses: [lic]}, {name: b, command: 'true', uses: [lik]}]\n";
     let expected = "warning: limit `lik` is not in `limits`, so it has no effect";
     assert_eq!(doubts(&format!("name: w\nlimits: {{lic: 1}}\n{jobs}")), [expected]);
@@ -77,7 +77,7 @@ jobs:
 }
 
 #[test]
-fn input_that_is_not_there_and_that_nobody_makes() {
+fn input_that_is_missing_and_that_no_job_makes() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("there"), "").unwrap();
     let site = Site { machine: None, dir: Some(dir.path()) };

@@ -65,7 +65,7 @@ fn the_oracle_finds_what_the_harness_violates_itself() {
         (HarnessSabotage::Limit, "started while all places below the limit were taken"),
         (HarnessSabotage::Survivor, "of a job is still alive"),
         (HarnessSabotage::Publish, "job rogue: attempt 1 was killed and put its file into place"),
-        (HarnessSabotage::Unknown, "job first0: attempt 77 ran, but nobody knows it"),
+        (HarnessSabotage::Unknown, "job first0: attempt 77 ran, but the server does not know it"),
     ];
     for (sabotage, expected) in cases {
         let dir = tempfile::tempdir().expect("a directory");

@@ -182,7 +182,7 @@ fn a_number_that_is_one_jobs_id_and_another_ones_name_is_refused() {
 }
 
 #[test]
-fn a_workflow_belongs_to_whom_the_spec_names_or_to_whoever_creates_it() {
+fn a_workflow_belongs_to_the_user_in_its_spec_or_to_its_creator() {
     let test = Test::new()
         .file("theirs.yaml", "name: theirs\nuser: ada\njobs: [{name: a, command: 'true'}]\n");
     let test = test.spec("name: mine\njobs: [{name: a, command: 'true'}]\n");
@@ -461,7 +461,7 @@ fn user_data_comes_as_json_text_or_file() {
 }
 
 #[test]
-fn output_that_nobody_reads_ends_quietly() {
+fn output_without_a_reader_ends_quietly() {
     let test =
         ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:200'}}\n");
     let done = test.shell("torc jobs list | head -n 2; exit ${PIPESTATUS[0]}").success();

@@ -43,7 +43,7 @@ fn a_job_that_runs_is_not_retried() {
 }
 
 #[test]
-fn what_a_spec_may_not_ask_for_nobody_may() {
+fn what_a_spec_may_not_ask_for_no_request_may() {
     let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
     test.torc(["create", "workflow.yaml"]).success();
     for option in ["--memory", "--runtime"] {

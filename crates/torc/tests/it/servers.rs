@@ -190,8 +190,8 @@ fn wrong_input_is_refused_and_the_database_stays_as_it_was() {
         ),
         (
             "dangling.yaml",
-            "name: c\njobs:\n  - {name: a, command: x, depends_on: [nobody]}\n",
-            "nobody",
+            "name: c\njobs:\n  - {name: a, command: x, depends_on: [missing]}\n",
+            "missing",
         ),
         ("broken.yaml", "name: c\njobs: [\n", "broken.yaml"),
     ];

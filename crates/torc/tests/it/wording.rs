@@ -198,6 +198,11 @@ fn forbidden() -> Vec<&'static str> {
 /// Words that hide the actor; comments name the thread, the runner, the user or the process.
 const VAGUE: &[&str] = &["nobody", "somebody", "whoever", "anybody", "everybody"];
 
+/// Whether a line has the word as the user `nobody` of Unix.
+fn is_unix_user(line: &str, word: &str) -> bool {
+    ["`", "\"", "User="].iter().any(|before| line.contains(&format!("{before}{word}")))
+}
+
 /// `15 %` and `{sure} %`: English has no blank there. A remainder stands between two operands.
 fn has_loose_percent(line: &str) -> bool {
     line.match_indices(" %").any(|(at, _)| {
@@ -255,19 +260,19 @@ fn no_replaced_phrase_is_used_again() {
             );
             let is_code = path.extension().is_some_and(|end| end == "rs" || end == "js");
             let is_comment = line.trim_start().starts_with("//");
-            if has_loose_percent(line) && (!is_code || line.contains('"')) && !is_comment {
+            if has_loose_percent(line) && (!is_code || is_comment || line.contains('"')) {
                 found.push(format!("{}: a blank before the percent sign", place()));
             }
-            // Documents and examples are all prose.
-            let is_comment = is_comment || !is_code;
+            // Documents and examples are all prose; names of tests and messages are read, too.
+            let is_read = is_comment || !is_code || line.contains('"') || line.contains("fn ");
             let words = || line.split(|c: char| !c.is_ascii_alphabetic());
             found.extend(
                 VAGUE
                     .iter()
-                    .filter(|word| is_comment && words().any(|w| w.eq_ignore_ascii_case(word)))
+                    .filter(|word| is_read && words().any(|w| w.eq_ignore_ascii_case(word)))
                     // The user `nobody` of Unix.
-                    .filter(|word| !line.contains(&format!("`{word}`")))
-                    .map(|word| format!("{}: `{word}` in a comment", place())),
+                    .filter(|word| !is_unix_user(line, word))
+                    .map(|word| format!("{}: `{word}`", place())),
             );
         }
     }

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, campaign, cluster, has};
 use crate::{WITNESS, spec};
 
 #[test]
-fn retried_jobs_get_nodes_without_anybody_asking() {
+fn retried_jobs_get_nodes_by_themselves() {
     let Some(cluster) = cluster() else { return };
     let auto = "  - {trigger_type: auto_schedule_on_ready_jobs, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}";
     cluster.submit(&spec("main", 2, 4.0, auto));

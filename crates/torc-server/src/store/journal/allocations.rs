@@ -6,7 +6,7 @@ use super::load::parse;
 use crate::store::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use torc_engine::commands::StepAllocation;
-use torc_engine::{AllocationEvent, AllocationLife, LastWord, Submission};
+use torc_engine::{AllocationEvent, AllocationLife, AllocationWord, Submission};
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::wire::{AllocationView, ScheduleNodes};
@@ -124,7 +124,7 @@ fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
         array_task: row.get(2)?,
         submission: submitter.zip(until).map(|(by, until)| Submission { by, until }),
         job: row.get(5)?,
-        word: LastWord { state: row.get(6)?, reason: row.get(7)?, cause: cause(row, 8)? },
+        word: AllocationWord { state: row.get(6)?, reason: row.get(7)?, cause: cause(row, 8)? },
         submitted_at: row.get(9)?,
         expected_start: row.get(10)?,
         started_at: row.get(11)?,

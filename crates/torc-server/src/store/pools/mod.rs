@@ -170,7 +170,7 @@ impl Candidate {
 
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum PoolTurn {
     /// This workflow has jobs that could start at once.
     Now(WorkflowId),
     /// It waits for more room, which is kept for it.
@@ -403,7 +403,7 @@ impl Pools {
     }
 
     /// Whose turn it is on this pool runner. `is_new`: among workflows that it does not serve yet.
-    fn choose(&mut self, look: &Look<'_>, id: PoolRunnerId, is_new: bool) -> Option<Turn> {
+    fn choose(&mut self, look: &Look<'_>, id: PoolRunnerId, is_new: bool) -> Option<PoolTurn> {
         #[cfg(test)]
         {
             self.choices += 1;
@@ -458,16 +458,16 @@ impl Pools {
                     && engine.has_ready_for(&member.capacity, label);
                 if is_starving {
                     self.kept.insert(workflow, id);
-                    return Some(Turn::Kept(workflow));
+                    return Some(PoolTurn::Kept(workflow));
                 }
             }
         }
         newcomer.map(|first| self.now(&pool, first))
     }
 
-    fn now(&mut self, pool: &Pool, first: Candidate) -> Turn {
+    fn now(&mut self, pool: &Pool, first: Candidate) -> PoolTurn {
         self.shares.advance(pool, &first.owner);
-        Turn::Now(first.workflow)
+        PoolTurn::Now(first.workflow)
     }
 
     /// A pool runner was told to serve this workflow, and its runner has not come yet.
@@ -494,7 +494,7 @@ impl Pools {
     }
 
     /// Whose turn it is on a pool runner.
-    pub fn turn(&mut self, look: &Look<'_>, id: PoolRunnerId) -> Option<Turn> {
+    pub fn turn(&mut self, look: &Look<'_>, id: PoolRunnerId) -> Option<PoolTurn> {
         self.choose(look, id, false)
     }
 
@@ -504,7 +504,7 @@ impl Pools {
         if let Some(offer) = self.members.get_mut(&id)?.offer.take() {
             return Some(offer);
         }
-        let Some(Turn::Now(workflow)) = self.choose(look, id, true) else { return None };
+        let Some(PoolTurn::Now(workflow)) = self.choose(look, id, true) else { return None };
         let pool = self.members.get(&id)?.pool.clone();
         let owner = self.ready.get(&workflow)?.owner.clone();
         self.shares.hold(&pool, &owner, PROMISED_CPUS, look.now);

@@ -5,7 +5,7 @@
 //! woken by itself and only when it is its turn: others would ask for nothing, and each of them would be one
 //! more commit.
 
-use super::{Look, Member, PROMISED_CPUS, Pools, Promise, ReadyWork, Turn, load};
+use super::{Look, Member, PROMISED_CPUS, PoolTurn, Pools, Promise, ReadyWork, load};
 use crate::store::read::sharers_of;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap};
@@ -150,7 +150,7 @@ impl Pools {
         }
         let turn = self.turn(look, id);
         let Some(member) = self.members.get_mut(&id) else { return };
-        let Some(Turn::Now(workflow)) = turn else {
+        let Some(PoolTurn::Now(workflow)) = turn else {
             member.told = None;
             return;
         };

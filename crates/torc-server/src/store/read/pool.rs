@@ -1,6 +1,6 @@
 //! The read-only connections.
 
-use super::workflows::Rests;
+use super::workflows::RememberedStatuses;
 use crate::blocking::{Slot, blocking};
 use crate::boot::StartError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -70,7 +70,7 @@ struct Inner {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
-    rests: Mutex<Rests>,
+    rests: Mutex<RememberedStatuses>,
 }
 
 impl Reader {
@@ -98,7 +98,7 @@ impl Reader {
     }
 
     /// What is remembered of statuses.
-    pub(super) fn rests(&self) -> MutexGuard<'_, Rests> {
+    pub(super) fn rests(&self) -> MutexGuard<'_, RememberedStatuses> {
         self.inner.rests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -276,9 +276,9 @@ const MAX_RESTS: usize = 1000;
 
 /// The part of each workflow's status that claims and reports do not change.
 #[derive(Default)]
-pub struct Rests(HashMap<WorkflowId, (u64, i64, StatusView)>);
+pub struct RememberedStatuses(HashMap<WorkflowId, (u64, i64, StatusView)>);
 
-impl Rests {
+impl RememberedStatuses {
     /// The whole status, if the rest of it is remembered and still good.
     fn whole(
         &mut self,

@@ -186,7 +186,7 @@ impl Writer {
         let look = Look::new(engine, crate::clock::boottime_ms());
         let done = pools.after_commit(&self.db, &look, touched, with_work);
         if let Err(error) = done {
-            tracing::error!(%error, "the index of pools could not be made; it is made anew");
+            tracing::error!(%error, "the index of pools could not be built; it will be built again");
             pools.forget_index();
         }
     }

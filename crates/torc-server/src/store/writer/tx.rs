@@ -5,7 +5,7 @@ use crate::store::refusal::Refusal;
 use crate::store::{auto, journal, load, outcomes, webhooks};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
-use torc_engine::{Change, Clocks, Command, Done, On, Wakes as EngineWakes, Workflow, commands};
+use torc_engine::{Change, Clocks, Command, Done, On, Wakes, Workflow, commands};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
@@ -94,9 +94,9 @@ impl Tx<'_> {
     pub fn finish<T>(&mut self, done: Done<T>) -> Result<T, Failed> {
         let Done { reply, about, changes, wakes } = done;
         match wakes {
-            EngineWakes::None => {}
-            EngineWakes::Workflow => self.consequences.woken.extend(about),
-            EngineWakes::All => self.wake_all(),
+            Wakes::None => {}
+            Wakes::Workflow => self.consequences.woken.extend(about),
+            Wakes::All => self.wake_all(),
         }
         if !changes.is_empty() {
             self.write(about, changes)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use torc_model::ids::WorkflowId;
-use torc_runner::{Inside, run_inside};
+use torc_runner::{AllocationSettings, run_inside};
 use torc_runner::{RunnerNotice, Shutdown};
 
 /// Run jobs inside a Slurm allocation
@@ -76,7 +76,7 @@ impl Args {
                 // A script of an earlier version, which Slurm still had in its queue.
                 None => std::env::current_dir().map_err(Error::io("find", "."))?,
             };
-            let inside = Inside {
+            let inside = AllocationSettings {
                 workflow_id: self.workflow,
                 allocation: self.allocation,
                 scheduler_id: self.scheduler_id,
