@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_given_back_and_whoever_waits_gets_them() {
+    fn slots_are_given_back_and_the_next_in_line_gets_them() {
         let dir = tempfile::tempdir().unwrap();
         let paths = slots(2, dir.path(), 1);
         let (first, second) = (free_slot(&paths).unwrap(), free_slot(&paths).unwrap());

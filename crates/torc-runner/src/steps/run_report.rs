@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_nobody_measured_is_unknown() {
+    fn memory_that_was_not_measured_is_unknown() {
         let mut exit = ProcessExit {
             id: 0,
             how: How::Code(0),

@@ -84,7 +84,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn whoever_waits_longest_gets_the_slot_that_is_let_go() {
+    fn the_longest_waiting_gets_the_slot_that_is_let_go() {
         let dir = tempfile::tempdir().unwrap();
         let paths = agent::slots(1, dir.path(), 1);
         let held = agent::free_slot(&paths).unwrap().unwrap();

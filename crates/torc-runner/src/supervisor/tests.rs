@@ -217,7 +217,7 @@ fn streams_may_be_combined_or_dropped() {
 }
 
 #[test]
-fn what_can_not_be_started_is_told_and_harms_nobody() {
+fn what_cannot_be_started_is_told_and_harms_no_other_process() {
     let mut bench = Bench::new();
     let mut order = bench.order("true");
     order.stdout = Sink::Create(bench.path("no/such/dir/1.o"));

@@ -257,7 +257,7 @@ async fn nodes_are_asked_for_within_a_bound() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_good_token() {
+async fn every_request_without_a_good_token_is_refused() {
     let world = World::new().await;
     for operation in operations().iter().filter(|o| !o.is_open()) {
         for token in [None, Some(""), Some("wrong"), Some(&OWNER[1..])] {

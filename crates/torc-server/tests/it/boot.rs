@@ -62,7 +62,7 @@ async fn state_token_and_address_are_found_again() {
 }
 
 #[tokio::test]
-async fn whoever_is_in_the_same_process_asks_until_the_end_and_keeps_nothing_open() {
+async fn a_caller_in_the_same_process_asks_until_the_end_and_keeps_nothing_open() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(Options::new(dir.path())).await.unwrap();
     create(&server).await;

@@ -229,7 +229,7 @@ async fn a_body_that_never_comes_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_reserves_a_limit_that_is_not_there() {
+async fn a_limit_that_is_not_there_cannot_be_reserved() {
     let world = World::new().await;
     let reserve = |scope: &str| json!({"scope": scope, "reserved_by": "test", "ttl_seconds": 60});
     let refused = world.post("/reservations", &reserve("limit:license")).await;

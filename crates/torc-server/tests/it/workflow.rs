@@ -212,7 +212,7 @@ async fn outputs_of_two_attempts_are_compared() {
     let sql = format!(
         "INSERT INTO attempt (workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, claimed_ms, started_ms, ended_ms, ended_by,
              token, compute_node_id, stdout_path)
-         SELECT workflow_id, job_id, run_id, 2, 'completed', 'rule', created_ms, claimed_ms, started_ms, ended_ms, ended_by, 't2', compute_node_id, '{}'
+         SELECT workflow_id, job_id, run_id, 2, 'completed', 'handler', created_ms, claimed_ms, started_ms, ended_ms, ended_by, 't2', compute_node_id, '{}'
          FROM attempt WHERE job_id = {job} AND attempt_id = 1",
         path(2)
     );

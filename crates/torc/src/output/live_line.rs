@@ -2,7 +2,9 @@
 //!
 //! The cursor rests at the beginning of the line. A terminal that becomes narrower breaks the line
 //! into several rows and moves the cursor with its first character; "erase below" from there clears
-//! all of them, in terminals that do not break lines anew, too.
+//! all of them, in terminals that do not break lines anew, too. A terminal that becomes narrower
+//! between the question for its width and the line would wrap the line and leave the cursor on the
+//! last of its rows: so the line is written with wrapping off, and its end is cut instead.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,9 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(200);
 /// To the beginning of the line, and nothing is left from there to the end of the screen.
 const CLEAR: &str = "\r\x1b[J";
+/// Wrapping at the right margin (DECAWM) off and on again.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
 const SPINNER: [&str; 8] = ["⠁", "⠂", "⠄", "⡀", "⢀", "⠠", "⠐", "⠈"];
 
 /// A line is on the screen, which other writers to standard error have to clear first.
@@ -109,7 +114,8 @@ impl State {
             _ => format!("{} {text}", SPINNER[step % SPINNER.len()]),
         };
         // A standard error that is gone must not stop the work.
-        let _ = io::stderr().lock().write_all(format!("{CLEAR}{line}\r").as_bytes());
+        let drawn = format!("{CLEAR}{NO_WRAP}{line}\r{WRAP}");
+        let _ = io::stderr().lock().write_all(drawn.as_bytes());
         IS_SHOWN.store(true, Ordering::Relaxed);
     }
 }

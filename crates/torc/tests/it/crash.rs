@@ -96,7 +96,7 @@ fn nothing_is_served_until_recovery_is_done() {
 }
 
 #[test]
-fn recovery_that_fails_serves_nobody() {
+fn recovery_that_fails_serves_no_request() {
     let test = Test::new().spec(ONE);
     killed_in_a_job(&test);
     let database = rusqlite::Connection::open(test.path(".torc/torc.db")).expect("the database");

@@ -208,7 +208,7 @@ fn racing_verdicts_give_one_decision() {
 }
 
 #[test]
-fn scripts_that_misbehave_harm_nobody() {
+fn scripts_that_misbehave_harm_no_other_job() {
     let spec = r#"
 name: scripts
 failure_handlers:

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Uid and gid of `nobody`.
-const NOBODY: u32 = 65534;
+const OTHER_UID: u32 = 65534;
 
 fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -24,8 +24,8 @@ fn is_root(what: &str) -> bool {
 }
 
 /// A shell of user `nobody` in this directory, with the program on its path.
-fn as_nobody(test: &Test, dir: &str, script: &str) -> Call {
-    let id = NOBODY.to_string();
+fn as_other_user(test: &Test, dir: &str, script: &str) -> Call {
+    let id = OTHER_UID.to_string();
     let script = format!("cd '{}' && {script}", test.path(dir).display());
     let words = ["--reuid", &id, "--regid", &id, "--clear-groups", "bash", "-c", &script];
     test.command("setpriv", words).env("HOME", test.path(dir))
@@ -53,7 +53,7 @@ fn the_server_of_another_user_gets_no_command_and_its_jobs_do_not_run() {
         .file("evil.yaml", "name: evil\njobs: [{name: a, command: 'id -u >> ../PWNED'}]\n")
         .file("mine.yaml", "name: mine\njobs: [{name: a, command: 'true'}]\n");
     shared(&test);
-    let mut evil = as_nobody(
+    let mut evil = as_other_user(
         &test,
         "shared",
         // The server takes the shell's place, so that it ends with the test.
@@ -86,14 +86,14 @@ fn the_server_of_another_user_gets_no_command_and_its_jobs_do_not_run() {
             done.stderr
         );
         assert!(
-            done.stderr.contains(&format!("uid {NOBODY}")),
+            done.stderr.contains(&format!("uid {OTHER_UID}")),
             "{dir} {words} does not say whose it is: {}",
             done.stderr
         );
     }
     assert!(!test.exists("PWNED"), "a stranger's job ran as uid {}", test.read("PWNED"));
     let list = "chmod 700 .torc && ../torc -f json workflows list";
-    let created = as_nobody(&test, "shared", list).success().json();
+    let created = as_other_user(&test, "shared", list).success().json();
     assert_eq!(created["total_count"], 1, "nothing of ours was created on the stranger's server");
     drop(evil);
 }
@@ -110,7 +110,7 @@ fn a_token_is_not_sent_to_another_user_who_took_the_port_of_a_dead_server() {
          $s=IO::Socket::INET->new(Listen=>5,LocalAddr=>\"127.0.0.1\") or die; \
          print $s->sockport(),\"\\n\"; open $o,\">\",\"heard\"; $o->autoflush; \
          while($c=$s->accept){ while(<$c>){ print $o $_ } }'";
-    let mut thief = as_nobody(&test, "shared", listen).spawn();
+    let mut thief = as_other_user(&test, "shared", listen).spawn();
     let port = thief.wait_for_stdout("").trim().to_owned();
     let token = test.read(".torc/token").trim().to_owned();
     let server = serde_json::json!({
@@ -143,7 +143,7 @@ fn another_user_gets_nothing_of_the_page_through_its_port_or_its_socket() {
     let asks = |what: &str| {
         let curl =
             format!("curl -sS -o body -w '%{{http_code}}' {what}; echo; cat body; rm -f body");
-        as_nobody(&test, "shared", &curl).done()
+        as_other_user(&test, "shared", &curl).done()
     };
     let api = format!("{url}/torc-service/v1");
     // The shell is the same for everyone and names nothing.
@@ -172,7 +172,8 @@ fn another_user_gets_nothing_of_the_page_through_its_port_or_its_socket() {
     assert!(through.stdout.starts_with("000") && through.stderr.contains("connect"), "{through:?}");
     assert_eq!(fs::metadata(&socket).expect("a socket").permissions().mode() & 0o777, 0o600);
     let token =
-        as_nobody(&test, "shared", &format!("cat {}", test.path(".torc/token").display())).done();
+        as_other_user(&test, "shared", &format!("cat {}", test.path(".torc/token").display()))
+            .done();
     assert!(token.stderr.contains("Permission denied"), "{token:?}");
     // Even a link that was seen over the owner's shoulder is void once it has been opened.
     let open = format!(

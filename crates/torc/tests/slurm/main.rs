@@ -230,7 +230,7 @@ fn a_node_that_goes_down_is_survived() {
 }
 
 #[test]
-fn an_absent_controller_fails_nobody() {
+fn an_absent_controller_fails_no_job() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 4, 12.0, ""));
     cluster.wait_for_running(4);

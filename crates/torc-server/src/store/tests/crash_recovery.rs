@@ -409,7 +409,7 @@ async fn what_a_dead_runner_had_finished_and_could_not_tell_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_jump_of_the_clock_ends_nobody() {
+async fn a_jump_of_the_clock_ends_no_runner() {
     let mut f = Fixture::new(flat(1)).await;
     let claimed = f.claim(vec![]).await;
     // As rows look when the clock was set forward by years since: only how long this server waited
