@@ -1,6 +1,6 @@
 //! The questions that the fuzz targets ask. Each file is also part of a test, with other crates around it.
 
-mod lib;
+mod spec;
 pub mod model;
 
-pub use lib::hold;
+pub use spec::hold;

@@ -1,7 +1,7 @@
 //! A short, repeatable pass of the fuzz targets' question over their seeds and mutations of them.
 //! It is blind to coverage; `scripts/fuzz` runs the guided search.
 
-#[path = "../../../../fuzz/src/lib.rs"]
+#[path = "../../../../fuzz/src/spec.rs"]
 mod property;
 
 use std::path::{Path, PathBuf};
