@@ -321,7 +321,7 @@ impl Execution {
 
     /// Whether `runtime` ends the attempts of a job.
     pub fn enforces_runtime(&self, job: &JobExtra) -> bool {
-        job.enforce_runtime.unwrap_or(self.enforce_runtime)
+        job.settings.enforce_runtime.unwrap_or(self.enforce_runtime)
     }
 }
 
@@ -441,21 +441,15 @@ pub struct JobExtra {
     /// An attempt is ended after this long; does not influence scheduling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Runtime>,
-    /// How often the job is started again after its runner was lost; 3 unless set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_lost_retries: Option<u32>,
     /// Named limits it takes one unit of while it runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
     /// Only runners with this label may take it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Where its output goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdio: Option<Stdio>,
-    /// `runtime` ends its attempts; the workflow's setting unless set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enforce_runtime: Option<bool>,
+    /// Settings that are stored as the spec writes them.
+    #[serde(flatten)]
+    pub settings: JobSettings,
     /// What counts as success.
     #[serde(flatten)]
     pub strictness: Strictness,
@@ -468,6 +462,22 @@ pub struct JobExtra {
     /// Map and reduce settings, in the canonical JSON form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Value>,
+}
+
+/// Settings of a job that are stored as the spec writes them: no parameter goes into them. The reader of
+/// specs takes this struct as it is, so that a new setting is a field here and a key of the spec.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobSettings {
+    /// How often the job is started again after its runner was lost; 3 unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lost_retries: Option<u32>,
+    /// Where its output goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    /// `runtime` ends its attempts; the workflow's setting unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforce_runtime: Option<bool>,
 }
 
 /// What counts as success of a job.
@@ -503,12 +513,12 @@ pub enum Shell {
     Strict,
 }
 
-crate::plain!(JobExtra);
+crate::plain!(JobExtra, JobSettings);
 
 impl JobExtra {
     /// How often the job is started again after its runner was lost.
     pub fn max_lost(&self) -> u32 {
-        self.max_lost_retries.unwrap_or(3)
+        self.settings.max_lost_retries.unwrap_or(3)
     }
 
     /// Nothing is set.

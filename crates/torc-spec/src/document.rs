@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use torc_model::plan::{Rule, Shell, Stdio};
-use torc_model::sparse::Sparse;
+use torc_model::plan::{JobSettings, Rule, Shell, Stdio, Strictness};
+use torc_model::sparse::{Sparse, StaticDefault};
 use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
 
@@ -170,6 +170,10 @@ pub(crate) struct JobSpec {
     pub command: Option<String>,
     pub depends_on: Vec<String>,
     #[serde(flatten, deserialize_with = "sparse")]
+    pub settings: Sparse<JobSettings>,
+    #[serde(flatten)]
+    pub strictness: Strictness,
+    #[serde(flatten, deserialize_with = "sparse")]
     rest: Sparse<RareJobKeys>,
 }
 
@@ -183,10 +187,12 @@ impl std::ops::Deref for JobSpec {
 
 torc_model::plain!(RareJobKeys);
 
-fn sparse<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Sparse<RareJobKeys>, D::Error> {
-    RareJobKeys::deserialize(deserializer).map(Sparse::from)
+fn sparse<'de, D, T>(deserializer: D) -> Result<Sparse<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + StaticDefault,
+{
+    T::deserialize(deserializer).map(Sparse::from)
 }
 
 /// What few jobs have.
@@ -227,14 +233,8 @@ pub(crate) struct RareJobKeys {
     pub priority: i64,
     pub env: BTreeMap<String, String>,
     pub timeout: Option<Runtime>,
-    pub max_lost_retries: Option<u32>,
     pub uses: Vec<String>,
     pub label: Option<String>,
-    pub stdio: Option<Stdio>,
-    pub shell: Option<Shell>,
-    pub enforce_runtime: Option<bool>,
-    pub tolerate_oom: bool,
-    pub accept_existing_outputs: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -65,7 +65,7 @@ pub(crate) fn of_plan(plan: &Plan, origins: &[usize], names: &[&str]) -> Vec<Rec
         }
         let lost = job.extra.max_lost();
         // The default of every job is no news.
-        if lost > 0 && (!by.is_empty() || job.extra.max_lost_retries.is_some()) {
+        if lost > 0 && (!by.is_empty() || job.extra.settings.max_lost_retries.is_some()) {
             by.push(format!(
                 "after the loss of its runner: up to {}",
                 words::count(lost, "more attempt")

@@ -268,7 +268,7 @@ fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>
         .collect();
     let mut found = Vec::new();
     for (attempt, job, number) in claimed {
-        let stdio = lookups::job_extra(tx.db, job)?.stdio.unwrap_or(usual);
+        let stdio = lookups::job_extra(tx.db, job)?.settings.stdio.unwrap_or(usual);
         if stdio.mode != StdioMode::None && !stdio.delete_on_success {
             let stem = files::attempt_stem(suspect.row.workflow, job, run, i64::from(number));
             found.push((attempt, stem));

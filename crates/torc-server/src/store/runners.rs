@@ -315,7 +315,7 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
         memory_bytes: signed(class.memory),
         time_limit_seconds: signed(class.time_limit()),
         is_limited_by_runtime: class.is_limited_by_runtime(),
-        stdio: extra.stdio,
+        stdio: extra.settings.stdio,
         output_files: Vec::new(),
         lists: extra.lists,
         strictness: extra.strictness,

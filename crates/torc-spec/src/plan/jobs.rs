@@ -13,7 +13,7 @@ use crate::template::{Quoting, Template};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use torc_model::family::Families;
-use torc_model::plan::{Job, JobExtra, JobRest, Strictness};
+use torc_model::plan::{Job, JobExtra, JobRest};
 use torc_model::sparse::Sparse;
 
 /// Expanded texts may take this much memory in all.
@@ -373,16 +373,10 @@ impl Planner<'_> {
             extra: JobExtra {
                 env,
                 timeout: definition.timeout,
-                max_lost_retries: definition.max_lost_retries,
                 uses,
                 label,
-                stdio: definition.stdio,
-                enforce_runtime: definition.enforce_runtime,
-                strictness: Strictness {
-                    shell: definition.shell,
-                    tolerate_oom: definition.tolerate_oom,
-                    accept_existing_outputs: definition.accept_existing_outputs,
-                },
+                settings: (*definition.settings).clone(),
+                strictness: definition.strictness,
                 lists,
                 parameters,
                 map: None,

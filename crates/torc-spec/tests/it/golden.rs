@@ -2,7 +2,9 @@
 
 use crate::{names, parents, plan, plan_with_warnings, spec, try_plan};
 use serde_json::json;
-use torc_model::plan::{ActionKind, Backoff};
+use torc_model::plan::{
+    ActionKind, Backoff, JobExtra, JobSettings, Shell, Stdio, StdioMode, Strictness,
+};
 use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
 use torc_spec::{Spec, SpecFormat};
@@ -184,6 +186,27 @@ jobs:
         Backoff { delay_seconds: 60.0, factor: 2.0, max_seconds: Some(600.0), jitter: 0.1 };
     assert_eq!(plan.failure_handlers[0].rules[1].backoff, Some(backoff));
     assert_eq!(names(&plan)[2..], ["c_1", "c_two", "c_3.5", "c_true", "c_1:2", "c_007"]);
+}
+
+/// The literals name every field, so that a new setting is tried here.
+#[test]
+fn settings_of_a_job_reach_the_plan_as_they_are_written() {
+    let settings = JobSettings {
+        max_lost_retries: Some(7),
+        stdio: Some(Stdio { mode: StdioMode::Combined, delete_on_success: true }),
+        enforce_runtime: Some(true),
+    };
+    let strictness = Strictness {
+        shell: Some(Shell::Strict),
+        tolerate_oom: true,
+        accept_existing_outputs: true,
+    };
+    let extra = JobExtra { settings, strictness, ..JobExtra::default() };
+    let mut job = json!({"name": "a", "command": "x"});
+    let entry = job.as_object_mut().unwrap();
+    entry.extend(json!(extra).as_object().unwrap().clone());
+    let text = json!({"name": "w", "jobs": [job]}).to_string();
+    assert_eq!(*plan(&text, SpecFormat::Json).jobs[0].extra, extra);
 }
 
 #[test]

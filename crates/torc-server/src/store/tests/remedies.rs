@@ -2,7 +2,7 @@
 
 use super::*;
 use torc_model::api::{AttemptPacket, ErrorCode, Evidence};
-use torc_model::plan::{JobExtra, Requirements, Settings};
+use torc_model::plan::{JobExtra, JobSettings, Requirements, Settings};
 use torc_model::recovery::{Action, RecoverRequest};
 use torc_model::status::{EvidenceSource, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -47,7 +47,8 @@ fn enforcing() -> Settings {
 
 /// One job per cause, three of them with a child.
 fn mixed() -> Plan {
-    let no_loss = JobExtra { max_lost_retries: Some(0), ..JobExtra::default() };
+    let settings = JobSettings { max_lost_retries: Some(0), ..JobSettings::default() };
+    let no_loss = JobExtra { settings, ..JobExtra::default() };
     let with = |name: &str, parents: &[usize], rr: usize| Job {
         resource_requirements: Some(rr),
         ..job(name, parents)
@@ -357,7 +358,8 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
             Made { behaviour, need, parents }
         })
         .collect();
-    let no_loss = JobExtra { max_lost_retries: Some(0), ..JobExtra::default() };
+    let settings = JobSettings { max_lost_retries: Some(0), ..JobSettings::default() };
+    let no_loss = JobExtra { settings, ..JobExtra::default() };
     let jobs = made.iter().enumerate().map(|(i, m)| Job {
         extra: no_loss.clone().into(),
         resource_requirements: Some(0),
