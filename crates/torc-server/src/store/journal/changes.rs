@@ -365,9 +365,7 @@ fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
         .execute(params![job.0, cpus, gpus])?;
     }
     if let Some(seconds) = timeout {
-        let mut extra = lookups::job_extra(db, job)?;
-        extra.timeout = Some(Runtime(seconds));
-        set_extra(db, job, json(Some(&extra))?.as_deref())?;
+        lookups::edit_extra(db, job, |extra| extra.timeout = Some(Runtime(seconds)))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Single values that many requests look up by a key.
+//! Single values that many requests look up by a key, and the rest of a job's row.
 
+use super::json;
 use super::load::parse;
 use crate::store::rows::Rows as _;
 use rusqlite::{Connection, params};
@@ -28,6 +29,19 @@ pub fn job_extra(db: &Connection, job: JobId) -> rusqlite::Result<JobExtra> {
         .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
         .query_row([job.0], |row| row.get(0))?;
     Ok(text.as_deref().map(parse).transpose()?.unwrap_or_default())
+}
+
+/// Changes the rest of a job's row.
+pub fn edit_extra(
+    db: &Connection,
+    job: JobId,
+    change: impl FnOnce(&mut JobExtra),
+) -> rusqlite::Result<()> {
+    let mut extra = job_extra(db, job)?;
+    change(&mut extra);
+    let text = if extra.is_default() { None } else { json(Some(&extra))? };
+    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text])?;
+    Ok(())
 }
 
 /// The workflow of a job.
