@@ -1,15 +1,51 @@
 //! What an assistant may change of a workflow that is there.
 
-use super::find_job;
-use crate::tools::{ToolCall, ToolError, to_value};
+use super::{find_job, object, tool};
+use crate::tools::{Tool, ToolCall, ToolError, to_value};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use torc_model::api::UpdateJob;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::RecoverRequest;
 use torc_model::units::{Memory, Runtime};
 
-pub async fn update_resources(call: ToolCall) -> Result<Value, ToolError> {
+/// The tools, and below what they do.
+pub fn tools() -> Vec<Tool> {
+    vec![
+        tool(
+            "update_job_resources",
+            "Changes the CPUs, GPUs, memory, runtime or priority of a job's next attempts.",
+            false,
+            || {
+                object(
+                    json!({"job_id": {"type": "integer"}, "memory": {"type": "string"},
+                           "runtime": {"type": "string"}, "priority": {"type": "integer"},
+                           "num_cpus": {"type": "integer", "minimum": 1},
+                           "num_gpus": {"type": "integer", "minimum": 0}}),
+                    &["job_id"],
+                )
+            },
+            |call| Box::pin(update_resources(call)),
+        ),
+        tool(
+            "recover_workflow",
+            "Gives failed jobs what their diagnosis asks for and queues them again. Only tells what it would do unless \
+             `dry_run` is false.",
+            false,
+            || {
+                object(
+                    json!({"workflow_id": {"type": "integer"}, "dry_run": {"type": "boolean"},
+                           "memory_multiplier": {"type": "number"}, "runtime_multiplier": {"type": "number"},
+                           "retry_unknown": {"type": "boolean"}}),
+                    &["workflow_id"],
+                )
+            },
+            |call| Box::pin(recover(call)),
+        ),
+    ]
+}
+
+async fn update_resources(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -37,7 +73,7 @@ pub async fn update_resources(call: ToolCall) -> Result<Value, ToolError> {
     .await
 }
 
-pub async fn recover(call: ToolCall) -> Result<Value, ToolError> {
+async fn recover(call: ToolCall) -> Result<Value, ToolError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {

@@ -63,7 +63,7 @@ async fn find_job(
 
 /// Everything but the two of the unattended set.
 pub fn tools() -> Vec<Tool> {
-    vec![
+    let mut tools = vec![
         tool(
             "list_workflows",
             "Lists workflows, the newest first.",
@@ -252,49 +252,21 @@ pub fn tools() -> Vec<Tool> {
             of_workflow,
             |call| Box::pin(cluster::accounting(call)),
         ),
-        tool(
-            "update_job_resources",
-            "Changes the CPUs, GPUs, memory, runtime or priority of a job's next attempts.",
-            false,
-            || {
-                object(
-                    json!({"job_id": {"type": "integer"}, "memory": {"type": "string"},
-                           "runtime": {"type": "string"}, "priority": {"type": "integer"},
-                           "num_cpus": {"type": "integer", "minimum": 1},
-                           "num_gpus": {"type": "integer", "minimum": 0}}),
-                    &["job_id"],
-                )
-            },
-            |call| Box::pin(changes::update_resources(call)),
-        ),
-        tool(
-            "recover_workflow",
-            "Gives failed jobs what their diagnosis asks for and queues them again. Only tells what it would do unless \
-             `dry_run` is false.",
-            false,
-            || {
-                object(
-                    json!({"workflow_id": {"type": "integer"}, "dry_run": {"type": "boolean"},
-                           "memory_multiplier": {"type": "number"}, "runtime_multiplier": {"type": "number"},
-                           "retry_unknown": {"type": "boolean"}}),
-                    &["workflow_id"],
-                )
-            },
-            |call| Box::pin(changes::recover(call)),
-        ),
-        tool(
-            "create_workflow",
-            "Checks a spec, and creates a workflow from it when `action` is `create_workflow`. Does not run it.",
-            false,
-            || {
-                object(
-                    json!({"spec": {"type": "object", "description": "The spec, as in a JSON spec file."},
-                           "spec_json": {"type": "string", "description": "The same as text."},
-                           "action": {"type": "string", "enum": ["validate", "create_workflow"]}}),
-                    &[],
-                )
-            },
-            |call| Box::pin(specs::create(call)),
-        ),
-    ]
+    ];
+    tools.extend(changes::tools());
+    tools.push(tool(
+        "create_workflow",
+        "Checks a spec, and creates a workflow from it when `action` is `create_workflow`. Does not run it.",
+        false,
+        || {
+            object(
+                json!({"spec": {"type": "object", "description": "The spec, as in a JSON spec file."},
+                       "spec_json": {"type": "string", "description": "The same as text."},
+                       "action": {"type": "string", "enum": ["validate", "create_workflow"]}}),
+                &[],
+            )
+        },
+        |call| Box::pin(specs::create(call)),
+    ));
+    tools
 }
