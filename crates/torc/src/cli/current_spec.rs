@@ -7,6 +7,10 @@ use torc_model::api::{EventView, JobView};
 use torc_model::ids::JobId;
 use torc_model::recovery::AdjustmentView;
 
+/// The keys of a job that says itself what it needs; an entry of `resource_requirements` cannot stand beside
+/// them.
+const OWN_NEEDS: [&str; 4] = ["cpus", "gpus", "memory", "time"];
+
 /// What was changed of a job since it was created.
 #[derive(Default)]
 struct Changed {
@@ -81,7 +85,9 @@ impl Changes {
                     None => _ = entry.remove("timeout"),
                 }
             }
-            if changed.needs {
+            if changed.needs && OWN_NEEDS.iter().any(|key| entry.contains_key(*key)) {
+                write_needs(entry, OWN_NEEDS, job);
+            } else if changed.needs {
                 entry.insert("resource_requirements".into(), json!(requirements.of(job)));
             }
         }
@@ -139,16 +145,7 @@ impl SpecRequirements {
             let said = counts.into_iter().filter(|(_, count, usual)| count != usual);
             said.map(|(key, count, _)| (key.to_owned(), json!(count))).collect()
         });
-        for (key, count, usual) in [("num_cpus", job.num_cpus, 1), ("num_gpus", job.num_gpus, 0)] {
-            if wanted.get(key).map_or(usual, |said| said.as_i64().unwrap_or(count)) != count {
-                wanted.insert(key.into(), json!(count));
-            }
-        }
-        for (key, value) in [("memory", &job.memory), ("runtime", &job.runtime)] {
-            if let Some(value) = value {
-                wanted.insert(key.into(), json!(value));
-            }
-        }
+        write_needs(&mut wanted, ["num_cpus", "num_gpus", "memory", "runtime"], job);
         let mut wanted = Value::Object(wanted);
         if let Some(same) = self.same.get(&without_name(&wanted)) {
             return same.clone();
@@ -170,6 +167,24 @@ impl SpecRequirements {
     /// All of them, if there are new ones.
     fn changed(self) -> Option<Vec<Value>> {
         (self.all.len() > self.known).then_some(self.all)
+    }
+}
+
+/// Writes what a job needs now under these keys.
+fn write_needs(
+    entry: &mut Map<String, Value>,
+    [cpus, gpus, memory, runtime]: [&str; 4],
+    job: &JobView,
+) {
+    for (key, count, usual) in [(cpus, job.num_cpus, 1), (gpus, job.num_gpus, 0)] {
+        if entry.get(key).map_or(usual, |said| said.as_i64().unwrap_or(count)) != count {
+            entry.insert(key.into(), json!(count));
+        }
+    }
+    for (key, value) in [(memory, &job.memory), (runtime, &job.runtime)] {
+        if let Some(value) = value {
+            entry.insert(key.into(), json!(value));
+        }
     }
 }
 
