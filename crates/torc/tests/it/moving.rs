@@ -2,6 +2,8 @@
 
 use crate::support::{Test, text};
 use serde_json::{Value, json};
+use torc_model::api::UpdateJob;
+use torc_model::units::{Memory, Runtime};
 
 fn json(test: &Test, call: &[&str]) -> Value {
     test.torc([&["-f", "json"], call].concat()).success().json()
@@ -84,6 +86,47 @@ fn a_workflow_moves_with_its_past() {
     there.torc(["server", "doctor"]).success();
     there.torc(["workflows", "import", "all.json", "--name", "other", "--without-past"]).success();
     assert_eq!(json(&there, &["status", "other"])["run_id"], 0);
+}
+
+/// What may be changed of a job, with a value for each that is not the usual one. No field is left out,
+/// so that a new one is tried by the test below.
+fn changes_of_a_job() -> Value {
+    json!(UpdateJob {
+        status: None,
+        reason: None,
+        by: None,
+        priority: Some(4),
+        held: None,
+        memory: Some(Memory(2 << 30)),
+        runtime: Some(Runtime(7200)),
+        num_cpus: Some(3),
+        num_gpus: Some(1),
+    })
+}
+
+#[test]
+fn changes_of_a_job_are_shown_exported_and_imported() {
+    let changes = changes_of_a_job();
+    let changes = changes.as_object().expect("fields");
+    let here =
+        Test::new().spec("name: w\njobs: [{name: a, command: 'true', cpus: 2, memory: 1g}]\n");
+    here.torc(["create", "workflow.yaml"]).success();
+    for (field, value) in changes {
+        let option = format!("--{}", field.replace('_', "-"));
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        here.torc(["jobs", "update", "a", &option, &value]).success();
+    }
+    here.torc(["workflows", "export", "1", "-o", "spec.json"]).success();
+    here.torc(["workflows", "export", "1", "--full", "-o", "all.json"]).success();
+    here.torc(["create", "spec.json"]).success();
+    let there = Test::new().file("all.json", &here.read("all.json"));
+    there.torc(["workflows", "import", "all.json"]).success();
+    for (test, workflow) in [(&here, "1"), (&here, "2"), (&there, "1")] {
+        let job = json(test, &["jobs", "get", "a", "-w", workflow]);
+        for (field, value) in changes {
+            assert_eq!(job[field], *value, "{field} in {workflow}");
+        }
+    }
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! are skipped; with `CI=true` that is a failure.
 
 use crate::support::TORC;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use torc_model::status::Cause;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -49,6 +51,18 @@ fn passes(args: &[&str]) {
 /// One file of tests.
 fn tests_of(file: &str) {
     passes(&["-m", "pytest", "-q", "-p", "no:cacheprovider", &format!("tests/{file}")]);
+}
+
+/// Python sees causes as text, so no compiler tells it of a new one.
+#[test]
+fn python_calls_the_losses_of_the_model_lost() {
+    let source = root().join("python/torcflow/_outcome.py");
+    let source = std::fs::read_to_string(source).expect("the source");
+    let (list, _) = source.split_once("):\n        return Lost(").expect("the causes of `Lost`");
+    let list = list.rsplit('(').next().unwrap_or_default();
+    let lost: BTreeSet<&str> = list.split('"').skip(1).step_by(2).collect();
+    let is_lost = |cause: &&Cause| cause.is_loss() || cause.is_stop();
+    assert_eq!(lost, Cause::ALL.iter().filter(is_lost).map(|cause| cause.as_str()).collect());
 }
 
 #[test]
