@@ -419,7 +419,7 @@ DiffWord = Literal['same', 'gone', 'new', 'equal']
 class EarlierView(TypedDict):
     other: NotRequired[WorkflowView | None]
     workflow: NotRequired[WorkflowView | None]
-EndDetail = Literal['recovery_script', 'told_to_stop', 'job_timeout', 'enforced_runtime', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime']
+EndDetail = Literal['recovery_script', 'told_to_stop', 'job_timeout', 'enforced_runtime', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime', 'start_not_found', 'start_denied', 'start_disk_full', 'start_quota', 'start_limit', 'start_file_system']
 EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
 class ErrorBody(TypedDict):
     error: ErrorInfo

@@ -386,6 +386,18 @@ words! {
         StepVariable = "step_variable",
         /// The time of the attempt was over within a step.
         StepWalltime = "step_walltime",
+        /// What it starts with is not there: its program, its directory or a file.
+        StartNotFound = "start_not_found",
+        /// It must not be started, or what it starts with must not be opened.
+        StartDenied = "start_denied",
+        /// The disk that it starts with was full.
+        StartDiskFull = "start_disk_full",
+        /// The quota of what it starts with was used up.
+        StartQuota = "start_quota",
+        /// No process, file or memory was to be had to start it.
+        StartLimit = "start_limit",
+        /// The file system that it starts with failed.
+        StartFileSystem = "start_file_system",
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_fence::{Mark, RunnerOwner};
 use torc_model::plan::Shell;
+use torc_model::status::EndDetail;
 
 /// What to run and within which limits.
 #[derive(Clone, Debug)]
@@ -208,13 +209,33 @@ pub struct LaunchError {
     pub message: String,
     /// As a shell would say it: 126 or 127.
     pub return_code: i32,
+    /// What was missing or refused, where the system says so.
+    pub detail: Option<EndDetail>,
 }
 
 impl LaunchError {
     fn new(what: &str, error: &io::Error) -> Self {
         let return_code = if error.kind() == io::ErrorKind::PermissionDenied { 126 } else { 127 };
-        Self { message: format!("{what}: {error}"), return_code }
+        Self { message: format!("{what}: {error}"), return_code, detail: detail(error) }
     }
+}
+
+/// What of the system's errors recovery tells apart.
+fn detail(error: &io::Error) -> Option<EndDetail> {
+    use io::ErrorKind as Is;
+    Some(match (error.kind(), error.raw_os_error()) {
+        (Is::NotFound | Is::NotADirectory, _) => EndDetail::StartNotFound,
+        (Is::PermissionDenied, _) => EndDetail::StartDenied,
+        (Is::StorageFull, _) => EndDetail::StartDiskFull,
+        (Is::QuotaExceeded, _) => EndDetail::StartQuota,
+        (Is::WouldBlock | Is::OutOfMemory, _) | (_, Some(libc::EMFILE | libc::ENFILE)) => {
+            EndDetail::StartLimit
+        }
+        (Is::StaleNetworkFileHandle | Is::ReadOnlyFilesystem, _) | (_, Some(libc::EIO)) => {
+            EndDetail::StartFileSystem
+        }
+        _ => return None,
+    })
 }
 
 /// Starts a process in a group of its own. Blocks until its program runs.
@@ -315,6 +336,7 @@ fn start(
                             setup.shell.display()
                         ),
                         return_code: 127,
+                        detail: None,
                     });
                 }
                 Shell::Strict => &["-euo", "pipefail"],

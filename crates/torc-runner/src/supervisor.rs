@@ -406,6 +406,7 @@ impl Supervisor {
             let error = LaunchError {
                 message: format!("the end of process {pid} was missed"),
                 return_code: 127,
+                detail: None,
             };
             self.on_not_launched(id, error, out);
             return;

@@ -21,7 +21,7 @@ use super::observed::Observed;
 use super::pattern::ascii;
 use super::progress::{progress, stagnation};
 use super::rules::Rules;
-use super::text::{Excerpt, Found, Stream, terminal_error, terminal_error_of};
+use super::text::{Excerpt, Found, Stream, terminal_error};
 use super::wait::asked_wait;
 use crate::api::{AttemptView, Evidence};
 use crate::signal;
@@ -512,19 +512,13 @@ fn hang(facts: &Facts<'_>) -> Option<String> {
 
 fn spawn_error(facts: &Facts<'_>) -> Diagnosis {
     let error = facts.error.unwrap_or("it could not be started");
-    let kind = match terminal_error_of(error).map(|f| f.kind) {
-        Some(Kind::MissingFile | Kind::CommandNotFound) => Kind::CommandNotFound,
-        Some(
-            kind @ (Kind::Permission
-            | Kind::DiskFull
-            | Kind::Quota
-            | Kind::ProcessLimit
-            | Kind::FileSystem
-            | Kind::Oom),
-        ) => match kind {
-            Kind::Oom => Kind::ProcessLimit,
-            other => other,
-        },
+    let kind = match facts.detail {
+        Some(EndDetail::StartNotFound) => Kind::CommandNotFound,
+        Some(EndDetail::StartDenied) => Kind::Permission,
+        Some(EndDetail::StartDiskFull) => Kind::DiskFull,
+        Some(EndDetail::StartQuota) => Kind::Quota,
+        Some(EndDetail::StartLimit) => Kind::ProcessLimit,
+        Some(EndDetail::StartFileSystem) => Kind::FileSystem,
         _ => Kind::SpawnError,
     };
     let mut diagnosis =

@@ -4,7 +4,7 @@
 use super::{Caps, Current, Facts, Kind, Policy, Remedy, diagnose};
 use crate::api::Evidence;
 use crate::recovery::Action;
-use crate::status::{Cause, EvidenceSource};
+use crate::status::{Cause, EndDetail, EvidenceSource};
 
 const MIB: i64 = 1 << 20;
 
@@ -17,7 +17,7 @@ struct Case {
     code: i64,
     signal: Option<i64>,
     evidence: &'static [(EvidenceSource, &'static str)],
-    detail: Option<crate::status::EndDetail>,
+    detail: Option<EndDetail>,
     error: &'static str,
     stderr: &'static str,
     /// Peak and limit in MiB.
@@ -358,16 +358,25 @@ const CASES: &[Case] = &[
     with_error(
         Case {
             cause: Cause::SpawnError,
+            detail: Some(EndDetail::StartNotFound),
             ..exit("working directory is gone", Kind::CommandNotFound, 127, "")
         },
         "cannot start `bash`: No such file or directory (os error 2)",
     ),
     with_error(
-        Case { cause: Cause::SpawnError, ..exit("no more processes", Kind::ProcessLimit, 126, "") },
+        Case {
+            cause: Cause::SpawnError,
+            detail: Some(EndDetail::StartLimit),
+            ..exit("no more processes", Kind::ProcessLimit, 126, "")
+        },
         "cannot start `bash`: Resource temporarily unavailable (os error 11)",
     ),
     with_error(
-        Case { cause: Cause::SpawnError, ..exit("log disk is full", Kind::DiskFull, 126, "") },
+        Case {
+            cause: Cause::SpawnError,
+            detail: Some(EndDetail::StartDiskFull),
+            ..exit("log disk is full", Kind::DiskFull, 126, "")
+        },
         "cannot open the log file: No space left on device (os error 28)",
     ),
     // --- disks, networks, licences

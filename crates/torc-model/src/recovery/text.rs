@@ -213,6 +213,7 @@ pub fn terminal_error(rules: &Rules, excerpts: &[Excerpt]) -> Option<Found> {
 }
 
 /// The same for a text on standard error.
+#[cfg(test)]
 pub fn terminal_error_of(text: &str) -> Option<Found> {
     let excerpt = Excerpt { stream: Stream::Stderr, start: 0, text: text.into() };
     terminal_error(Rules::built_in(), &[excerpt])

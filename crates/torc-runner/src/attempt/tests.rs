@@ -135,7 +135,11 @@ fn verdicts_follow_the_strongest_evidence() {
         exit(How::Code(3)),
         exit(How::Code(85)),
         exit(How::Signal(11)),
-        exit(How::NotStarted(LaunchError { message: "no".into(), return_code: 126 })),
+        exit(How::NotStarted(LaunchError {
+            message: "no".into(),
+            return_code: 126,
+            detail: Some(EndDetail::StartDenied),
+        })),
         stopped(How::Signal(15), StopReason::Canceled, &[sent(15, 1000)]),
         stopped(How::Code(0), StopReason::Canceled, &[sent(15, 1000)]),
         stopped(

@@ -123,7 +123,9 @@ impl Verdict {
     /// It failed in the script that recovers, not in the command.
     pub fn blame_the_script(&mut self) {
         if self.cause.is_some() {
-            self.detail = self.detail.or(Some(EndDetail::RecoveryScript));
+            // It is the script that could not be started.
+            let detail = self.detail.filter(|_| self.cause != Some(Cause::SpawnError));
+            self.detail = detail.or(Some(EndDetail::RecoveryScript));
         }
     }
 }
@@ -166,7 +168,10 @@ pub fn judge(exit: &ProcessExit, rules: &Rules<'_>, lacking: &Lacking) -> Verdic
             .unwrap_or(i64::from(libc::SIGTERM));
     let kernel_kills = exit.memory.map_or(0, |m| m.oom_kills);
     match (&exit.stop, &exit.how) {
-        (_, How::NotStarted(error)) => set(own_code, Cause::SpawnError, error.message.clone()),
+        (_, How::NotStarted(error)) => {
+            set(own_code, Cause::SpawnError, error.message.clone());
+            found.detail = error.detail;
+        }
         (Some(StopReason::Canceled), _) => set(by_signal, Cause::Canceled, "canceled".into()),
         (Some(StopReason::Stopped), _) => {
             set(by_signal, Cause::Stopped, TOLD_TO_STOP.into());

@@ -259,3 +259,24 @@ fn a_program_is_found_on_the_path_of_the_process_relative_places_included() {
     assert_eq!(error.return_code, 127);
     assert!(error.message.contains("cannot start `no_such_program`"), "{error:?}");
 }
+
+#[test]
+fn what_kept_a_program_from_starting_is_a_word() {
+    use EndDetail::{
+        StartDenied, StartDiskFull, StartFileSystem, StartLimit, StartNotFound, StartQuota,
+    };
+    for (numbers, word) in [
+        (&[libc::ENOENT, libc::ENOTDIR][..], Some(StartNotFound)),
+        (&[libc::EACCES, libc::EPERM], Some(StartDenied)),
+        (&[libc::ENOSPC], Some(StartDiskFull)),
+        (&[libc::EDQUOT], Some(StartQuota)),
+        (&[libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE], Some(StartLimit)),
+        (&[libc::ESTALE, libc::EROFS, libc::EIO], Some(StartFileSystem)),
+        (&[libc::E2BIG, libc::ENOEXEC], None),
+    ] {
+        for number in numbers {
+            let error = io::Error::from_raw_os_error(*number);
+            assert_eq!(LaunchError::new("x", &error).detail, word, "{error}");
+        }
+    }
+}

@@ -158,6 +158,7 @@ fn of_failure(run: &Run, failure: &Failure) -> StepsEnd {
         .as_ref()
         .map(|exit| judge(exit, &Rules::of(&run.context, &run.packet), &Lacking::default()));
     let evidence = checked.as_ref().map(|verdict| verdict.evidence.clone()).unwrap_or_default();
+    let detail = checked.as_ref().and_then(|verdict| verdict.detail);
     let cause = match failure.kind {
         ErrorKind::Timeout | ErrorKind::Walltime => Cause::Timeout,
         ErrorKind::Spawn => Cause::SpawnError,
@@ -179,7 +180,8 @@ fn of_failure(run: &Run, failure: &Failure) -> StepsEnd {
         return_code,
         signal: failure.signal,
         cause: Some(cause),
-        detail: Some(failure.kind.into()),
+        // Why it could not be started tells more than that a step was not.
+        detail: detail.filter(|_| cause == Cause::SpawnError).or_else(|| Some(failure.kind.into())),
         error: Some(error),
         evidence,
     }

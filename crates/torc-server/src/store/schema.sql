@@ -334,7 +334,9 @@ CREATE TABLE attempt (
             OR detail = 'enforced_runtime' OR detail = 'step_exit' OR detail = 'step_signal'
             OR detail = 'step_timeout' OR detail = 'step_spawn' OR detail = 'step_agent' OR detail = 'step_expect'
             OR detail = 'step_validation' OR detail = 'step_capture' OR detail = 'step_variable'
-            OR detail = 'step_walltime'),
+            OR detail = 'step_walltime' OR detail = 'start_not_found' OR detail = 'start_denied'
+            OR detail = 'start_disk_full' OR detail = 'start_quota' OR detail = 'start_limit'
+            OR detail = 'start_file_system'),
     error TEXT,
     evidence TEXT,
     exec_seconds REAL,
