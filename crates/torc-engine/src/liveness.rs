@@ -210,13 +210,14 @@ mod tests {
             Life::Dead(lost) => (lost.evidence.source, lost.evidence.text),
             other => panic!("{other:?}"),
         };
+        let message = |text: &str| words::message(text);
         let text = "nothing was heard from its runner on n1 for 2400 s";
-        assert_eq!(dead(life(), 2_500_999), (EvidenceSource::Journal, text.into()));
+        assert_eq!(dead(life(), 2_500_999), (EvidenceSource::Journal, message(text)));
         let gone = RunnerLife { process: Process::Gone, ..life() };
         let text = "its runner (pid 7 on n1) is gone";
-        assert_eq!(dead(gone, 100_000), (EvidenceSource::Node, text.into()));
+        assert_eq!(dead(gone, 100_000), (EvidenceSource::Node, message(text)));
         let rebooted = RunnerLife { process: Process::Rebooted, ..life() };
         let text = "n1, where it ran, was started again";
-        assert_eq!(dead(rebooted, 100_000), (EvidenceSource::Node, text.into()));
+        assert_eq!(dead(rebooted, 100_000), (EvidenceSource::Node, message(text)));
     }
 }

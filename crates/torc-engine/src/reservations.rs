@@ -282,6 +282,7 @@ impl Reservations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use torc_model::words;
 
     fn at(now: i64) -> Clocks {
         Clocks { now: 1_000_000 + now, uptime: now }
@@ -414,7 +415,7 @@ mod tests {
         all.begin(Scope::All, ("ann", "h".into()), 500, at(0)).expect("free");
         all.begin(Scope::Workflow(WorkflowId(7)), ("bob", "i".into()), 300, at(0)).expect("free");
         let refused = all.begin(Scope::All, ("bob", "i".into()), 1, at(0)).expect_err("held");
-        assert_eq!(refused.message, "reservation 1 of ann holds `all`");
+        assert_eq!(refused.message, words::message("reservation 1 of ann holds `all`"));
         assert_eq!(refused.hint.as_deref(), Some("it ends in 0 s at the latest"));
         let ids = |due: Vec<(i64, Scope)>| due.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
         assert_eq!(ids(all.due(299, false)), [0; 0]);

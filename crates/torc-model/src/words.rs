@@ -12,6 +12,11 @@ pub fn message(text: impl Into<String>) -> String {
     if is_scrambled() { NOISE.to_owned() } else { text.into() }
 }
 
+/// The words are in the text, or noise that may stand for them. Only tests ask.
+pub fn has(text: &str, words: &str) -> bool {
+    text.contains(words) || is_scrambled() && text.contains(NOISE)
+}
+
 const NOISE: &str = "~#~ ~~#~";
 
 #[cfg(debug_assertions)]

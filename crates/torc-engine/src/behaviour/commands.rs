@@ -9,6 +9,7 @@ use torc_model::event::EventKind;
 use torc_model::plan::{Backoff, Rule};
 use torc_model::status::{AllocationStatus, Cause, EvidenceSource, JobStatus, RunnerOrder};
 use torc_model::steps::StepEvent;
+use torc_model::words;
 
 const FLOW: WorkflowId = WorkflowId(1);
 const ANN: RunnerId = RunnerId(1);
@@ -883,7 +884,7 @@ fn runners_of_an_allocation_that_is_over_end_for_its_reason() {
         _ => None,
     });
     let Some((Some(Cause::Preempted), evidence)) = end else { panic!("{end:?}") };
-    assert_eq!(evidence.text, "Slurm job 7: it was preempted");
+    assert_eq!(evidence.text, words::message("Slurm job 7: it was preempted"));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use crate::support::{Running, Test};
 use std::path::PathBuf;
 use std::process::Command;
+use torc_model::words;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -84,7 +85,7 @@ fn what_can_not_be_written_is_refused_and_what_was_acknowledged_stays() {
         for name in ["refused", "refused-too"] {
             let refused = world.create(name);
             assert_ne!(refused.code, Some(0), "{what} {error}: {}", refused.stdout);
-            assert!(refused.stderr.contains(said), "{what} {error}: {}", refused.stderr);
+            assert!(words::has(&refused.stderr, said), "{what} {error}: {}", refused.stderr);
         }
         assert_eq!(
             world.names(),

@@ -3,6 +3,7 @@
 use crate::support::{Done, Test, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use torc_model::words;
 
 const PIECE: &str = "\
 jobs:
@@ -108,7 +109,7 @@ fn another_piece_under_the_same_key_is_refused_and_one_under_its_own_is_added() 
     let done = test.run();
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     let said = test.read("said");
-    assert!(said.contains("job `parent` has added other jobs in run 1 already"), "{said}");
+    assert!(words::has(&said, "job `parent` has added other jobs in run 1 already"), "{said}");
     assert!(said.contains("`key` of its own"), "{said}");
     assert!(test.statuses().contains(&"other completed".to_owned()));
 }
@@ -138,7 +139,7 @@ fn names_are_unique_and_a_wrong_piece_adds_nothing() {
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     for (nth, (piece, wanted)) in cases.iter().enumerate() {
         let said = test.read(&format!("said{nth}"));
-        assert!(said.contains(wanted), "{piece}: {said}");
+        assert!(words::has(&said, wanted), "{piece}: {said}");
     }
     assert_eq!(test.statuses(), ["parent completed", "after completed"]);
 }
@@ -203,7 +204,7 @@ fn a_job_may_add_only_where_its_workflow_allows_it_and_only_for_itself() {
         .file("piece.yaml", PIECE);
     assert_eq!(test.run().code, Some(0));
     let said = test.read("said");
-    assert!(said.contains("may not add jobs") && said.contains("dynamic_jobs: true"), "{said}");
+    assert!(words::has(&said, "may not add jobs") && said.contains("dynamic_jobs: true"), "{said}");
     assert_eq!(test.statuses().len(), 2);
 
     let test = Test::new()
@@ -216,7 +217,7 @@ fn a_job_may_add_only_where_its_workflow_allows_it_and_only_for_itself() {
     let done = test.torc(["run", "workflow.yaml", "-j", "2"]).done();
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     assert!(
-        test.read("said").contains("this token adds jobs for job 2 only"),
+        words::has(&test.read("said"), "this token adds jobs for job 2 only"),
         "{}",
         test.read("said")
     );
@@ -228,7 +229,7 @@ fn only_a_running_job_adds_jobs() {
     assert_eq!(test.run().code, Some(0));
     let done = test.torc(["jobs", "add", "piece.yaml", "--job", "parent"]).done();
     assert_ne!(done.code, Some(0));
-    assert!(done.stderr.contains("only a running job adds jobs"), "{}", done.stderr);
+    assert!(words::has(&done.stderr, "only a running job adds jobs"), "{}", done.stderr);
     let done = test.torc(["jobs", "add", "piece.yaml"]).done();
     assert_eq!(done.code, Some(2), "{}", done.stderr);
     assert!(done.stderr.contains("--job"), "{}", done.stderr);
@@ -257,7 +258,7 @@ printf 'jobs: [{name: round_%s, command: bash round.sh %s %s}]' $((n + 1)) $((n 
     assert_eq!(lines(&test), ["0", "1", "2", "3"]);
     let log = test.torc(["logs", "round_3"]).done();
     let said = format!("{}{}", log.stdout, log.stderr);
-    assert!(said.contains("`dynamic_jobs.max_iterations` is 3"), "{said}");
+    assert!(words::has(&said, "`dynamic_jobs.max_iterations` is 3"), "{said}");
 
     let test = Test::new().spec(&spec(50, "max_jobs: 2")).file("round.sh", round);
     assert_eq!(test.run().code, Some(1));
@@ -394,8 +395,8 @@ fn a_workflow_that_writes_what_a_running_one_writes_is_refused() {
     let done = test.torc(["run", "second.yaml"]).done();
     assert_eq!(done.code, Some(2), "{}", done.stderr);
     assert!(
-        done.stderr.contains("workflow 1 `first` is running and writes")
-            && done.stderr.contains("out/x.txt` too")
+        words::has(&done.stderr, "workflow 1 `first` is running and writes")
+            && words::has(&done.stderr, "out/x.txt` too")
             && done.stderr.contains("torc watch 1"),
         "{}",
         done.stderr

@@ -103,8 +103,7 @@ fn a_changed_spec_shows_its_plan_first_and_runs_only_what_it_must() {
     let line = "w (workflow 1): 2 new, 1 changed (command), 1 whose inputs changed, 1 that follow, 1 up to date, \
                 1 removed";
     let dry = test.torc(["run", "workflow.yaml", "--dry-run"]).success().tells(line);
-    assert!(dry.stdout.contains("its input `in.txt` was modified"), "{}", dry.stdout);
-    assert!(dry.stdout.contains("job `old`, which it depends on, runs again"), "{}", dry.stdout);
+    dry.says("its input `in.txt` was modified").says("job `old`, which it depends on, runs again");
     assert_eq!(ran(&test), "", "a dry run runs nothing");
     assert_eq!(test.statuses().len(), 5, "and changes nothing");
     // Without a terminal, a removal must be meant.

@@ -3,6 +3,7 @@
 use crate::support::{Test, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use torc_model::words;
 
 /// Numbers that are the same in every run.
 struct Dice(u64);
@@ -337,7 +338,7 @@ jobs:
     assert_eq!(test.statuses(), ["f failed", "g completed"]);
     let why = test.torc(["-f", "json", "why", "f"]).success().json();
     assert_eq!(why["diagnosis"]["kind"], "recovery_script", "{why:#}");
-    assert_eq!(why["diagnosis"]["summary"], "exit code 9", "{why:#}");
+    assert_eq!(why["diagnosis"]["summary"], words::message("exit code 9"), "{why:#}");
     let attempts = test.torc(["jobs", "attempts", "f"]).success();
     attempts.says("exit code 9, with which the recovery script failed");
 

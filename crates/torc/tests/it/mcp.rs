@@ -4,6 +4,7 @@ use crate::support::mcp::{Http, Mcp, Pipe};
 use crate::support::{TORC, Test, text};
 use serde_json::{Value, json};
 use std::process::Command;
+use torc_model::words;
 
 /// Two failures that wait, one with a child, and one job that is done.
 pub const SPEC: &str = "\
@@ -62,10 +63,10 @@ fn judge(test: &Test, mcp: &mut impl Mcp) {
             "classify_and_resolve_failures",
             json!({"workflow_id": 1, "classifications": wrong}),
         );
-        assert!(refused.as_ref().is_err_and(|e| e.contains(message)), "{message}: {refused:?}");
+        assert!(refused.as_ref().is_err_and(|e| words::has(e, message)), "{message}: {refused:?}");
     }
     let refused = mcp.call("list_pending_failed_jobs", json!({"workflow_id": 2}));
-    assert!(refused.is_err_and(|e| e.contains("only answers for workflow 1")));
+    assert!(refused.is_err_and(|e| words::has(&e, "only answers for workflow 1")));
     assert!(
         mcp.call("recover_workflow", json!({"workflow_id": 1}))
             .is_err_and(|e| e.contains("no tool"))

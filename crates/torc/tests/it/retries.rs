@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use torc_model::api::UpdateJob;
 use torc_model::ids::JobId;
 use torc_model::status::JobStatus;
+use torc_model::words;
 
 /// Fails once with 10, then succeeds; its rule has a script. Both write down what they did.
 const SPEC: &str = r#"
@@ -158,7 +159,7 @@ fn racing_retries_give_one_attempt() {
     assert!(
         done.iter()
             .filter(|done| done.code != Some(0))
-            .all(|done| done.stderr.contains("only a failed or terminated")),
+            .all(|done| words::has(&done.stderr, "only a failed or terminated")),
         "{done:#?}"
     );
     let list = attempts(&test, "a");

@@ -3,6 +3,7 @@
 use super::*;
 use torc_model::api::RecoveryView;
 use torc_model::status::RunnerKind;
+use torc_model::words;
 
 impl Fixture {
     async fn sql(&self, sql: &'static str) {
@@ -101,10 +102,7 @@ async fn a_running_attempt_of_a_dead_runner_is_lost_and_retried_once() {
         f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await,
         -128
     );
-    assert_eq!(
-        f.scalar("SELECT count(*) FROM attempt WHERE error LIKE 'crash recovery%'").await,
-        1
-    );
+    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE ended_by = 'recovery'").await, 1);
     assert_eq!(
         f.scalar("SELECT count(*) FROM attempt WHERE state = 'queued' AND retry_of = 1").await,
         1
@@ -120,10 +118,8 @@ async fn a_running_job_without_an_attempt_gets_a_lost_one() {
     let found = f.reboot().await;
     assert_eq!((found.running_jobs_recovered, found.retries_created), (2, 2));
     assert_eq!(
-        f.scalar(
-            "SELECT count(*) FROM attempt WHERE state = 'failed' AND error LIKE '%crash recovery%'"
-        )
-        .await,
+        f.scalar("SELECT count(*) FROM attempt WHERE state = 'failed' AND ended_by = 'recovery'")
+            .await,
         2
     );
     assert_eq!(
@@ -285,13 +281,13 @@ async fn a_reservation_pauses_claims_and_ends_at_boot() {
     let held = f.store.create_reservation(reserve("all", 600)).await.expect("reserved");
     let second = f.store.create_reservation(reserve("all", 600)).await.expect_err("only one");
     assert_eq!(
-        (second.status, second.message.contains(&format!("reservation {}", held.id))),
+        (second.status, words::has(&second.message, &format!("reservation {}", held.id))),
         (409, true)
     );
     let paused = f.claim(vec![]).await;
     assert!(
         paused.attempts.is_empty()
-            && paused.reason.as_deref().is_some_and(|r| r.contains("paused"))
+            && paused.reason.as_deref().is_some_and(|r| words::has(r, "paused"))
     );
     assert!(!paused.idle, "a paused runner waits");
     assert_eq!(f.reboot().await.reservations_expired, 1);

@@ -9,6 +9,7 @@ use torc_model::api::{CompletionBatch, Evidence};
 use torc_model::slurm::wire::{Observation, Observations, ObservedView, SubmissionOutcome};
 use torc_model::slurm::{AllocationEnding, Verdict, state};
 use torc_model::status::{EndDetail, EvidenceSource, Trigger};
+use torc_model::words;
 
 /// A runner works in allocation 1.
 async fn running() -> Fixture {
@@ -199,10 +200,11 @@ async fn a_runner_that_was_found_dead_died_of_what_slurm_says() {
     let (runner, id) = (f.runner, f.id);
     let find = move |tx: &mut Tx<'_>| end_runner(tx, runner, id, &dead);
     f.store.writer.call(find).await.expect("ended");
-    assert_eq!(f.causes().await, ["lost gone"]);
+    assert_eq!(f.causes().await, [format!("lost {}", words::message("gone"))]);
     let seen = f.slurm_says("NODE_FAIL", None).await;
     assert_eq!((seen.attempts_explained, seen.allocations_ended), (1, 1), "{seen:?}");
-    assert!(f.causes().await[0].starts_with("node_fail Slurm job 77_0"), "{:?}", f.causes().await);
+    let cause = &f.causes().await[0];
+    assert!(cause.starts_with("node_fail ") && words::has(cause, "Slurm job 77_0"), "{cause}");
     // It is a loss all the same.
     assert_eq!(f.scalar("SELECT lost_retries FROM job WHERE id = 1").await, 1);
 }
@@ -229,7 +231,7 @@ async fn a_runner_that_died_long_before_the_others_died_of_something_else() {
     f.runner = other;
     f.leave(Some(Cause::Stopped)).await;
     assert_eq!(f.slurm_says("TIMEOUT", None).await.attempts_explained, 0);
-    assert_eq!(f.causes().await, ["lost gone"]);
+    assert_eq!(f.causes().await, [format!("lost {}", words::message("gone"))]);
 }
 
 #[tokio::test]
