@@ -6,6 +6,7 @@ mod steps;
 use fake_server::FakeServer;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
@@ -20,7 +21,12 @@ use torc_runner::{Config, Error, LeaveReason, Runner, RunnerNotice, RunnerSummar
 struct Lab {
     server: FakeServer,
     dir: TempDir,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// A runner that leaves ends every child of its process that is not awaited elsewhere. `cargo test`
+/// runs tests as threads of one process, so that one runner would end jobs of another.
+static ONE_RUNNER: Mutex<()> = Mutex::new(());
 
 /// A runner at work.
 struct Work {
@@ -31,7 +37,9 @@ struct Work {
 
 impl Lab {
     fn new() -> Self {
-        Self { server: FakeServer::start(), dir: tempfile::tempdir().unwrap() }
+        // A test that failed leaves nothing behind that the next one looks at.
+        let _alone = ONE_RUNNER.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { server: FakeServer::start(), dir: tempfile::tempdir().unwrap(), _alone }
     }
 
     fn begin(&self) -> Work {
@@ -332,6 +340,7 @@ async fn a_stop_gives_jobs_time_and_a_second_one_does_not() {
             .all(|r| r.cause == Some(Cause::Stopped))
     );
     assert!(!lab.dir.path().join("output/job_stdio/job_wf1_j2_r1_a1.o").exists());
+    drop(lab);
 
     let lab = Lab::new();
     let stubborn = lab.server.job("trap '' TERM; touch ready2; while :; do sleep 0.02; done");
