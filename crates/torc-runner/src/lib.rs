@@ -84,6 +84,6 @@ pub use machine::detect as detect_capacity;
 pub use runner::Runner;
 pub use spool::{Delivered, deliver_all};
 pub use steps::{LocalRun, run_locally};
+pub use sys::die_of_interrupt;
 #[cfg(target_env = "gnu")]
 pub use sys::resolve_without_modules;
-pub use sys::{die_of_interrupt, prefer_short_turns};

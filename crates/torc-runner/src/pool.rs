@@ -136,7 +136,6 @@ impl<M: EventHandler> ThreadPool<M> {
 
     fn work(self: Arc<Self>, looks_at_once: bool) {
         let _guard = PanicGuard(&self);
-        sys::prefer_short_turns();
         let mut ready = Vec::new();
         let mut must_look = looks_at_once;
         loop {

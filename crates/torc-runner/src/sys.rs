@@ -8,7 +8,6 @@
 mod linux;
 mod start;
 
-pub use linux::prefer_short_turns;
 #[cfg(test)]
 pub use start::Std;
 pub use start::{KernelLimits, Program, Spawn, SpawnError, Strings};

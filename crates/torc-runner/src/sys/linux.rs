@@ -4,7 +4,5 @@
 
 mod place;
 mod spawn;
-mod turns;
 
 pub use spawn::Linux;
-pub use turns::prefer_short_turns;

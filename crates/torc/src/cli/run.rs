@@ -362,8 +362,6 @@ fn run_found(
             Found::Done(exit) => Ok(exit),
         };
     }
-    // Before there are threads, because they take after this one.
-    torc_runner::prefer_short_turns();
     block_on(async {
         let mut session =
             Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;

@@ -86,8 +86,6 @@ impl Args {
             return block_on_one_worker(pool::run(pool));
         }
         let workflow = self.workflow.unwrap_or_default();
-        // Threads inherit scheduling attributes, so set them before spawning any.
-        torc_runner::prefer_short_turns();
         block_on_one_worker(async {
             let purpose = Purpose::Run { port: 0 };
             let mut session =

@@ -243,8 +243,6 @@ impl RunServerArgs {
             let ca = context.locator.tls_ca.clone().map(whole);
             options.tls = Some(TlsFiles { cert, key, ca });
         }
-        // Before there are threads, because they take after this one.
-        torc_runner::prefer_short_turns();
         if let Err(error) = raise_file_limit() {
             context.output.warn(format_args!("the limit of open files stays as it is: {error}"));
         }

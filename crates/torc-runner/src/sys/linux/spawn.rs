@@ -75,7 +75,6 @@ fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError> {
     };
     let mut stack = [const { MaybeUninit::<u128>::uninit() }; STACK_BYTES / 16];
     let mut pidfd: c_int = -1;
-    super::turns::keep_to_this_thread();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: a signal set is plain data for which all zeroes is a valid value.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
