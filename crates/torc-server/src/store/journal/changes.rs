@@ -84,7 +84,7 @@ pub fn write(
                 add_items(db, workflow, map, first, &items)?;
             }
             Change::ItemChanged(id, extra) => {
-                set_extra(db, id, extra.as_deref())?;
+                lookups::set_extra(db, id, extra.as_deref())?;
             }
             Change::JobAdjusted(id, by) => adjust(db, id, by)?,
             Change::AdjustmentNoted(noted) => adjustment(db, workflow, &noted, now)?,
@@ -367,11 +367,6 @@ fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
     if let Some(seconds) = timeout {
         lookups::edit_extra(db, job, |extra| extra.timeout = Some(Runtime(seconds)))?;
     }
-    Ok(())
-}
-
-fn set_extra(db: &Connection, job: JobId, extra: Option<&str>) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, extra])?;
     Ok(())
 }
 

@@ -40,7 +40,12 @@ pub fn edit_extra(
     let mut extra = job_extra(db, job)?;
     change(&mut extra);
     let text = if extra.is_default() { None } else { json(Some(&extra))? };
-    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text])?;
+    set_extra(db, job, text.as_deref())
+}
+
+/// Writes the rest of a job's row.
+pub fn set_extra(db: &Connection, job: JobId, extra: Option<&str>) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, extra])?;
     Ok(())
 }
 

@@ -181,8 +181,8 @@ fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
         memory: job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map(|m| m.0),
         ..Class::default()
     };
-    let missing = Room::of(capacity).wanting(&class)?;
-    Some(format!("it needs {missing}, which this runner does not have"))
+    // The whole runner is free: nothing runs any more.
+    Some(format!("it needs {}", Room::of(capacity).lacking(&class)?))
 }
 
 /// The file that a workflow was made from, if it lies in the current directory under a name that a
